@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/base/provenance.hpp"
+#include "sim/base/quantity.hpp"
+#include "sim/base/registry.hpp"
+
+enum class Collective { all_reduce, all_gather, reduce_scatter };
+enum class Protocol { ll, simple };
+enum class Transport { p2p, shm, local };
+
+std::string_view name(Collective op);
+std::string_view name(Protocol p);
+std::string_view name(Transport t);
+
+/// One transfer of a round: so many bytes of payload from one rank to another.
+struct Transfer {
+  int from = 0, to = 0;
+  double bytes = 0;
+};
+
+/// What moves when: `rounds` rounds, each made of the same concurrent transfers.
+struct Schedule {
+  int rounds = 0;
+  std::vector<Transfer> transfers;
+};
+
+/// Says what moves where, knows nothing of time: pricing turns a schedule into a duration.
+class CollectiveAlgorithm {
+ public:
+  virtual ~CollectiveAlgorithm() = default;
+  virtual bool supports(Collective op) const = 0;
+  /// `size`: the whole vector (all-reduce), the full output (all-gather) or the full input
+  /// (reduce-scatter). Needs at least two ranks.
+  virtual Schedule schedule(Collective op, Bytes size, int ranks) const = 0;
+};
+
+using CollectiveAlgorithmFactory = const CollectiveAlgorithm& (*)();
+
+/// The time of one collective and what it was made of.
+struct CollectivePrice {
+  Duration time;
+  Protocol protocol = Protocol::simple;
+  Transport transport = Transport::p2p;
+  int channels = 0;
+  std::string limit;  // what the transfer waits for: a link, the hop latency, the channels
+  Provenance provenance = Provenance::fitted;
+};

@@ -1,0 +1,88 @@
+// Source of every number here: NVIDIA/nccl v2.27.3 to v2.29.2, src/graph/{tuning,search,topo}.cc as
+// read on 2026-08; the constants are the same in all of them.
+// Leaves out: trees (never win on one PCIe node), NVLS, LL128 (needs NVLink), the search over ring
+// orders, CollNet.
+
+#include "hardware/collective/nccl.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+NcclEnvironment read_nccl_environment(Section& section) {
+  NcclEnvironment env;
+  env.version = section.optional<std::string>("version", "2.27.3");
+  env.p2p_disable = section.optional("p2p_disable", false);
+  env.p2p_level_sys = section.optional("p2p_level_sys", false);
+  env.min_nchannels = section.maybe<int>("min_nchannels", between(1, 64));
+  if (section.has("proto"))
+    env.proto = section.word("proto", {"LL", "Simple"}) == "LL" ? Protocol::ll : Protocol::simple;
+  if (const Settings* file = section.take("graph_file")) {
+    Section s(*file, "nccl.graph_file", section.reading());
+    env.graph_file = NcclEnvironment::GraphFile{
+        s.required<BytesPerSecond>("bus", positive<BytesPerSecond>()).count() / 1e9,
+        s.required<int>("channels", between(1, 64))};
+  }
+  return env;
+}
+
+namespace {
+
+// GB/s that NCCL ascribes to a link from what the operating system reports: lanes x (Gen3 60, Gen4
+// 120, Gen5 240 Mbit/s per lane and 1/80); an unknown speed counts as Gen3 x16.
+double believed_gbps(const Link& link) {
+  constexpr std::array<double, 7> per_lane = {60, 15, 30, 60, 120, 240, 480};
+  if (link.kind == "interconnect") return 16;  // between AMD sockets, every model
+  if (link.kind != "pcie") return 1e9;         // not a limit in its search
+  const int lanes = link.lanes ? link.lanes : 16;
+  return lanes * per_lane[static_cast<std::size_t>(link.gen)] / 80;
+}
+
+const std::vector<double>& candidate_speeds(double compute_capability) {
+  static const std::vector<double> blackwell = {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18};
+  static const std::vector<double> hopper = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
+  static const std::vector<double> older = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
+  return compute_capability >= 10 ? blackwell : compute_capability >= 9 ? hopper : older;
+}
+
+}  // namespace
+
+NcclView nccl_view(const Topology& topology, int ranks, double compute_capability,
+                   const NcclEnvironment& environment) {
+  NcclView view{0.1, 2};  // "simple order": one ring of 0.1 GB/s, two channels
+  if (environment.graph_file) {
+    view = {environment.graph_file->bus_gbps, environment.graph_file->channels};
+  } else {
+    // How often one ring crosses each direction of each link.
+    std::vector<int> crossings(topology.links().size() * 2);
+    for (int r = 0; r < ranks; ++r) {
+      const auto& gpus = topology.gpus();
+      for (const Hop& hop : topology.route(gpus[static_cast<std::size_t>(r)],
+                                           gpus[static_cast<std::size_t>((r + 1) % ranks)]))
+        ++crossings[static_cast<std::size_t>(hop.link) * 2 + (hop.forward ? 0 : 1)];
+    }
+    for (const double speed : candidate_speeds(compute_capability)) {
+      bool fits = true;
+      for (std::size_t d = 0; d < crossings.size(); ++d)
+        fits = fits && crossings[d] * speed <= believed_gbps(topology.links()[d / 2]);
+      if (!fits) continue;
+      const int rings = speed >= 25 ? 2 : 1;  // a fast ring is laid twice at half speed
+      view = {speed, rings * 2};
+      break;
+    }
+  }
+  if (environment.min_nchannels)
+    view.channels = std::max(view.channels, *environment.min_nchannels);
+  return view;
+}
+
+Protocol nccl_protocol(Collective op, Bytes size, int ranks, const NcclView& view,
+                       const NcclEnvironment& environment) {
+  if (environment.proto) return *environment.proto;
+  const double k = (op == Collective::all_reduce ? 2 : 1) * (ranks - 1);
+  const double kilobytes = size.real() / 1e3;  // GB/s are kB/us
+  const double ring = view.bus_gbps * ranks / k;
+  const double ll = 6.6 + k * 1.0 + kilobytes / (ring / 2);
+  const double simple = 8.4 + k * 5.7 + kilobytes / ring;
+  return ll <= simple ? Protocol::ll : Protocol::simple;
+}

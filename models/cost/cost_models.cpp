@@ -1,0 +1,58 @@
+#include "models/cost/cost_models.hpp"
+
+#include <fmt/format.h>
+
+BackEnds read_back_ends(Section& s) {
+  BackEnds b;
+  b.gemm = s.required<std::string>("gemm");
+  b.batched_gemm = s.required<std::string>("batched_gemm");
+  b.moe = s.required<std::string>("moe");
+  b.mla_decode = s.required<std::string>("mla_decode");
+  b.mla_prefill = s.required<std::string>("mla_prefill");
+  b.indexer = s.required<std::string>("indexer");
+  b.elementwise = s.required<std::string>("elementwise");
+  return b;
+}
+
+namespace {
+
+template <class Shape>
+void read_one(const std::string& kernel_class, const std::string& back_end, const GpuSpec& gpu,
+              Section& laws, CostModels& models, std::unique_ptr<CostModel<Shape>>& out) {
+  const Settings* by_back_end = laws.take_required(kernel_class);
+  if (!by_back_end) return;
+  const Settings* node = by_back_end->find(back_end);
+  if (!node) {
+    std::vector<std::string> known;
+    for (const auto& entry : by_back_end->entries()) known.push_back(entry.key);
+    laws.error(kernel_class, fmt::format("no law for the {} back end '{}'", kernel_class, back_end),
+               suggestion(back_end, known));
+    return;
+  }
+  Section s(*node, fmt::format("laws.{}.{}", kernel_class, back_end), laws.reading());
+  models.sources[kernel_class] = s.required<std::string>("source");
+  const auto names = Registry<CostModelFactory<Shape>>::names();
+  const auto model = s.word("model", names);
+  if (const auto* factory = Registry<CostModelFactory<Shape>>::find(model))
+    out = (*factory)(gpu, s);
+  else
+    s.ignore_rest();
+}
+
+}  // namespace
+
+CostModels read_cost_models(const GpuSpec& gpu, const BackEnds& b, const Settings& file,
+                            Reading& reading) {
+  CostModels m;
+  Section laws(file, "laws", reading);
+  laws.required<int>("schema", between(1, 1));
+  laws.required<std::string>("gpu");
+  read_one("gemm", b.gemm, gpu, laws, m, m.gemm);
+  read_one("batched_gemm", b.batched_gemm, gpu, laws, m, m.batched_gemm);
+  read_one("moe", b.moe, gpu, laws, m, m.moe);
+  read_one("mla_decode", b.mla_decode, gpu, laws, m, m.mla_decode);
+  read_one("mla_prefill", b.mla_prefill, gpu, laws, m, m.mla_prefill);
+  read_one("indexer", b.indexer, gpu, laws, m, m.indexer);
+  read_one("elementwise", b.elementwise, gpu, laws, m, m.elementwise);
+  return m;
+}

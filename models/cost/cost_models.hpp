@@ -1,0 +1,29 @@
+#pragma once
+
+#include <map>
+
+#include "models/cost/cost_model.hpp"
+
+/// Which back end a build runs for each kernel class; each names a section of the GPU's law file.
+struct BackEnds {
+  std::string gemm, batched_gemm, moe, mla_decode, mla_prefill, indexer, elementwise;
+};
+
+BackEnds read_back_ends(Section& section);
+
+/// One cost model per kernel class, as a build on a GPU needs them.
+struct CostModels {
+  std::unique_ptr<CostModel<GemmShape>> gemm;
+  std::unique_ptr<CostModel<BatchedGemmShape>> batched_gemm;
+  std::unique_ptr<CostModel<MoeShape>> moe;
+  std::unique_ptr<CostModel<MlaDecodeShape>> mla_decode;
+  std::unique_ptr<CostModel<MlaPrefillShape>> mla_prefill;
+  std::unique_ptr<CostModel<IndexerShape>> indexer;
+  std::unique_ptr<CostModel<ElementwiseShape>> elementwise;
+  std::map<std::string, std::string> sources;  // kernel class -> where its coefficients come from
+};
+
+/// Reads the laws of one GPU (hardware/tables/<gpu>/laws.yaml) for the chosen back ends. A back end
+/// without a law is an error that lists the known ones.
+CostModels read_cost_models(const GpuSpec& gpu, const BackEnds& back_ends, const Settings& laws,
+                            Reading& reading);

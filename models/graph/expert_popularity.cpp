@@ -1,0 +1,50 @@
+#include "models/graph/expert_popularity.hpp"
+
+#include <cmath>
+
+#include <boost/math/distributions/normal.hpp>
+
+#include "sim/base/assert.hpp"
+
+namespace {
+// exp and quantiles may differ in their last bits between machines; predictions must not.
+double rounded(double p) { return std::round(p * 0x1p40) * 0x1p-40; }
+
+double power(double base, std::int64_t n) {
+  double out = 1;
+  for (; n > 0; n >>= 1, base *= base)
+    if (n & 1) out *= base;
+  return out;
+}
+}  // namespace
+
+ExpertPopularity::ExpertPopularity(int experts, int experts_per_token, double skew) : skew_(skew) {
+  SIM_ASSERT(experts > 0 && experts_per_token > 0 && experts_per_token <= experts && skew >= 0);
+  if (experts_per_token == experts) {
+    miss_.assign(static_cast<std::size_t>(experts), 0.0);
+    return;
+  }
+  const boost::math::normal standard;
+  std::vector<double> weight;
+  for (int e = 0; e < experts; ++e)
+    weight.push_back(std::exp(skew * boost::math::quantile(standard, (e + 0.5) / experts)));
+  // A token uses expert e with probability 1 - exp(-c w_e); c such that it uses top-k of them.
+  double low = 0, high = 1;
+  const auto used = [&](double c) {
+    double sum = 0;
+    for (const double w : weight) sum += 1 - std::exp(-c * w);
+    return sum;
+  };
+  while (used(high) < experts_per_token) high *= 2;
+  for (int i = 0; i < 100; ++i) {
+    const double mid = (low + high) / 2;
+    (used(mid) < experts_per_token ? low : high) = mid;
+  }
+  for (const double w : weight) miss_.push_back(rounded(std::exp(-low * w)));
+}
+
+double ExpertPopularity::distinct(std::int64_t tokens) const {
+  double sum = 0;
+  for (const double m : miss_) sum += 1 - power(m, tokens);
+  return sum;
+}

@@ -1,0 +1,159 @@
+#include "models/graph/model_spec.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+ModelSpec read_model(const std::string& id, const Settings& file, Reading& reading) {
+  Section s(file, "model", reading);
+  const auto count = positive<int>();
+  ModelSpec m;
+  m.id = id;
+  s.required<int>("schema", between(1, 1));
+  s.required<std::string>("source");
+  m.name = s.required<std::string>("name");
+  m.layers = s.required<int>("layers", count);
+  m.dense_layers = s.optional<int>("dense_layers", 0, at_least(0));
+  m.hidden = s.required<int>("hidden", count);
+  m.dense_inter = s.optional<int>("dense_inter", 0, at_least(0));
+  m.vocab = s.required<int>("vocab", count);
+  m.mtp_layers = s.optional<int>("mtp_layers", 0, at_least(0));
+  m.context_length = s.required<std::int64_t>("context_length", positive<std::int64_t>());
+  if (const Settings* node = s.take_required("attention")) {
+    Section a(*node, "model.attention", reading);
+    a.word("kind", {"mla"});
+    m.attention = {a.required<int>("heads", count),      a.required<int>("q_lora", count),
+                   a.required<int>("kv_lora", count),    a.required<int>("nope", count),
+                   a.required<int>("rope", at_least(0)), a.required<int>("v", count)};
+  }
+  if (const Settings* node = s.take("indexer")) {
+    Section i(*node, "model.indexer", reading);
+    m.indexer = IndexerSpec{i.required<int>("heads", count), i.required<int>("dim", count),
+                            i.required<int>("top_k", count)};
+  }
+  if (const Settings* node = s.take_required("moe")) {
+    Section e(*node, "model.moe", reading);
+    m.moe = {e.required<int>("experts", count), e.required<int>("experts_per_token", count),
+             e.optional<int>("shared_experts", 0, at_least(0)), e.required<int>("inter", count)};
+    if (m.moe.experts_per_token > m.moe.experts)
+      e.error("experts_per_token", "a token cannot use more experts than there are");
+  }
+  if (const Settings* node = s.take_required("precision")) {
+    Section p(*node, "model.precision", reading);
+    auto& r = m.precision;
+    for (const auto& [key, part] : {std::pair<const char*, Precision*>{"attention", &r.attention},
+                                    {"dense_mlp", &r.dense_mlp},
+                                    {"shared_experts", &r.shared_experts},
+                                    {"experts", &r.experts},
+                                    {"router", &r.router},
+                                    {"embedding", &r.embedding},
+                                    {"lm_head", &r.lm_head},
+                                    {"mtp", &r.mtp}})
+      *part = parse_precision(p, key, Precision::bf16);
+  }
+  if (m.dense_layers > m.layers) s.error("dense_layers", "there are fewer layers than dense ones");
+  if (m.dense_layers > 0 && m.dense_inter == 0)
+    s.error("dense_layers", "dense layers need 'dense_inter'");
+  return m;
+}
+
+std::vector<WeightMatrix> weight_matrices(const ModelSpec& m) {
+  std::vector<WeightMatrix> out;
+  const std::int64_t hidden = m.hidden;
+  const auto& a = m.attention;
+  // `layers` layers of attention, or one set of MTP layers in their own precision.
+  const auto add = [&](std::string name, std::string group, std::int64_t count, std::int64_t rows,
+                       std::int64_t columns, Precision precision, bool sharded, bool mtp,
+                       double active_share = 1) {
+    out.push_back({std::move(name), std::move(group), count * rows * columns, active_share,
+                   mtp ? m.precision.mtp : precision, sharded, mtp});
+  };
+  const auto attention = [&](std::int64_t layers, bool mtp) {
+    const auto p = m.precision.attention;
+    add("q_a", "attention", layers, hidden, a.q_lora, p, false, mtp);
+    add("kv_a", "attention", layers, hidden, a.kv_lora + a.rope, p, false, mtp);
+    add("q_b", "attention", layers, a.q_lora, std::int64_t{a.heads} * (a.nope + a.rope), p, true,
+        mtp);
+    add("kv_b", "attention", layers, a.kv_lora, std::int64_t{a.heads} * (a.nope + a.v), p, true,
+        mtp);
+    add("o_proj", "attention", layers, std::int64_t{a.heads} * a.v, hidden, p, true, mtp);
+    if (!m.indexer) return;
+    const auto& i = *m.indexer;
+    add("indexer_q", "indexer", layers, a.q_lora, std::int64_t{i.heads} * i.dim, p, false, mtp);
+    add("indexer_k", "indexer", layers, hidden, i.dim, p, false, mtp);
+    add("indexer_weights", "indexer", layers, hidden, i.heads, p, false, mtp);
+  };
+  const auto moe = [&](std::int64_t layers, bool mtp) {
+    const double used = static_cast<double>(m.moe.experts_per_token) / m.moe.experts;
+    add("routed_experts", "routed experts", layers * m.moe.experts, 3 * hidden, m.moe.inter,
+        m.precision.experts, true, mtp, used);
+    if (m.moe.shared_experts > 0)
+      add("shared_experts", "shared experts", layers * m.moe.shared_experts, 3 * hidden,
+          m.moe.inter, m.precision.shared_experts, true, mtp);
+    add("router", "router", layers, hidden, m.moe.experts, m.precision.router, false, mtp);
+  };
+  add("embedding", "embedding and head", 1, m.vocab, hidden, m.precision.embedding, true, false, 0);
+  attention(m.layers, false);
+  if (m.dense_layers > 0)
+    add("dense_mlp", "dense layers", m.dense_layers, 3 * hidden, m.dense_inter,
+        m.precision.dense_mlp, true, false);
+  moe(m.layers - m.dense_layers, false);
+  add("lm_head", "embedding and head", 1, hidden, m.vocab, m.precision.lm_head, true, false);
+  if (m.mtp_layers > 0) {
+    attention(m.mtp_layers, true);
+    moe(m.mtp_layers, true);
+    add("mtp_projection", "mtp", m.mtp_layers, 2 * hidden, hidden, m.precision.mtp, false, true);
+  }
+  return out;
+}
+
+ParameterCount count_parameters(const ModelSpec& model) {
+  ParameterCount out;
+  for (const auto& w : weight_matrices(model)) {
+    if (w.mtp) {
+      out.mtp += w.parameters;
+      continue;
+    }
+    out.total += w.parameters;
+    out.active +=
+        static_cast<std::int64_t>(static_cast<double>(w.parameters) * w.active_share + 0.5);
+  }
+  return out;
+}
+
+WeightBytes weight_bytes_per_gpu(const ModelSpec& model, int tensor_parallel, bool with_mtp) {
+  WeightBytes out;
+  for (const auto& w : weight_matrices(model)) {
+    if (w.mtp && !with_mtp) continue;
+    const double bytes = static_cast<double>(w.parameters) * bytes_per_element(w.precision) /
+                         (w.sharded ? tensor_parallel : 1);
+    const Bytes b(static_cast<std::int64_t>(bytes + 0.5));
+    const std::string group = w.mtp ? "mtp" : w.group;
+    auto it = std::find_if(out.groups.begin(), out.groups.end(),
+                           [&](const auto& g) { return g.first == group; });
+    if (it == out.groups.end())
+      out.groups.emplace_back(group, b);
+    else
+      it->second += b;
+    out.total += b;
+  }
+  return out;
+}
+
+BytesPerToken kv_bytes_per_token(const ModelSpec& m, Precision kv) {
+  const auto latent =
+      static_cast<std::int64_t>((m.attention.kv_lora + m.attention.rope) * bytes_per_element(kv));
+  const std::int64_t index = m.indexer ? m.indexer->dim + m.indexer->dim / 128 * 4 : 0;
+  return BytesPerToken(m.layers * (latent + index));
+}
+
+std::string tensor_parallel_obstacle(const ModelSpec& m, int tp) {
+  if (m.attention.heads % tp != 0)
+    return fmt::format("{} does not divide the {} attention heads", tp, m.attention.heads);
+  if (m.moe.inter % tp != 0)
+    return fmt::format("{} does not divide the expert width {}", tp, m.moe.inter);
+  if (m.dense_layers > 0 && m.dense_inter % tp != 0)
+    return fmt::format("{} does not divide the dense width {}", tp, m.dense_inter);
+  if (m.vocab % tp != 0) return fmt::format("{} does not divide the vocabulary of {}", tp, m.vocab);
+  return {};
+}

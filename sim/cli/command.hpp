@@ -1,0 +1,49 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "sim/base/diagnostics.hpp"
+#include "sim/base/registry.hpp"
+#include "sim/report/run_report.hpp"
+#include "sim/scenario/scenario.hpp"
+
+/// How a command ends: the exit codes of the contract.
+enum class Exit { fine = 0, expectation_failed = 1, bad_input = 2, interrupted = 130 };
+
+/// One verb of the command line, in one file. `setup` declares its options on `app` and returns
+/// what to do once they are parsed.
+struct Command {
+  int order = 0;  // in the help
+  std::string help, example;
+  std::function<Exit()> (*setup)(CLI::App& app);
+};
+
+/// Options that run, validate and compare share.
+struct CommonOptions {
+  std::string format = "table";
+  std::vector<std::string> set;
+  bool dry_run = false;
+};
+void add_common(CLI::App& app, CommonOptions& options);
+
+/// Prints diagnostics to stderr with their count.
+Exit report_errors(const Diagnostics& errors);
+
+/// `--set` arguments as overrides; errors are collected.
+std::vector<Override> read_overrides(const std::vector<std::string>& set, Diagnostics& errors);
+
+/// Writes a result to stdout.
+void print_result(const std::string& text);
+
+/// Prints the resolved values of each scenario with their origin.
+Exit print_dry_run(const std::vector<Scenario>& scenarios);
+
+/// A line on stderr that overwrites itself, on a terminal only; empty text removes it.
+void progress(const std::string& text);
+
+/// True once the user pressed Ctrl-C: finish the point under way and print what there is.
+bool interrupted();

@@ -1,0 +1,86 @@
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "sim/cli/command.hpp"
+#include "sim/scenario/predict.hpp"
+
+void add_common(CLI::App& app, CommonOptions& options) {
+  app.add_option("--format", options.format, "table or json")
+      ->check(CLI::IsMember({"table", "json"}));
+  app.add_option("--set", options.set,
+                 "override one value of the scenario: PATH=VALUE (repeatable)")
+      ->allow_extra_args(false);
+  app.add_flag("--dry-run", options.dry_run,
+               "print every value that would be used, with its origin");
+}
+
+Exit report_errors(const Diagnostics& errors) {
+  fmt::print(stderr, "{}{} error{}; nothing was run\n", errors.render(), errors.size(),
+             errors.size() == 1 ? "" : "s");
+  return Exit::bad_input;
+}
+
+std::vector<Override> read_overrides(const std::vector<std::string>& set, Diagnostics& errors) {
+  std::vector<Override> out;
+  for (const auto& text : set) {
+    if (const auto change = parse_override(text))
+      out.push_back(*change);
+    else
+      errors.error({}, fmt::format("'{}' is not an override", text),
+                   "write PATH=VALUE, as engine.cuda_graph=on");
+  }
+  return out;
+}
+
+void print_result(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+Exit print_dry_run(const std::vector<Scenario>& scenarios) {
+  std::string out;
+  Diagnostics errors;
+  for (const auto& scenario : scenarios) {
+    const auto values = dry_run(scenario);
+    if (!values) {
+      errors.append(values.error());
+      continue;
+    }
+    out += scenario.name + "\n";
+    for (const auto& v : *values) {
+      std::string value = v.value;
+      for (char& c : value)
+        if (c == '\n') c = ' ';
+      if (value.size() > 48) value = value.substr(0, 45) + "...";
+      out += fmt::format("  {:<44} {:<48} {}\n", v.path, value, v.origin);
+    }
+  }
+  if (!errors.empty()) return report_errors(errors);
+  print_result(out);
+  return Exit::fine;
+}
+
+void progress(const std::string& text) {
+  static const bool terminal = isatty(STDERR_FILENO) == 1;
+  if (terminal) fmt::print(stderr, "\r\033[K{}", text), std::fflush(stderr);
+}
+
+namespace {
+volatile std::sig_atomic_t stop = 0;
+}
+
+bool interrupted() {
+  // The first Ctrl-C asks, the second kills.
+  static const bool installed = [] {
+    std::signal(SIGINT, [](int) {
+      stop = 1;
+      std::signal(SIGINT, SIG_DFL);
+    });
+    return true;
+  }();
+  return installed && stop != 0;
+}

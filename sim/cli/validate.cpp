@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "sim/cli/command.hpp"
+#include "sim/scenario/predict.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options : CommonOptions {
+  std::vector<std::string> paths;
+};
+
+// Every .yaml below a folder, in order; a file stands for itself.
+std::vector<std::string> scenario_files(const std::vector<std::string>& paths) {
+  std::vector<std::string> out;
+  for (const auto& path : paths) {
+    std::error_code code;
+    if (!fs::is_directory(path, code)) {
+      out.push_back(path);
+      continue;
+    }
+    std::vector<std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(path, code))
+      if (entry.path().extension() == ".yaml") found.push_back(entry.path().string());
+    std::sort(found.begin(), found.end());
+    out.insert(out.end(), found.begin(), found.end());
+  }
+  return out;
+}
+
+Exit validate(const Options& o) {
+  Diagnostics errors;
+  const auto overrides = read_overrides(o.set, errors);
+  std::vector<Scenario> scenarios;
+  const auto files = scenario_files(o.paths);
+  if (files.empty())
+    errors.error({}, "no scenario files there", "name a file or a folder that holds .yaml files");
+  for (const auto& file : files) {
+    auto loaded = load_scenarios(file, overrides);
+    if (!loaded)
+      errors.append(loaded.error());
+    else
+      scenarios.insert(scenarios.end(), loaded->begin(), loaded->end());
+  }
+  if (!errors.empty()) return report_errors(errors);
+  if (o.dry_run) return print_dry_run(scenarios);
+
+  const PredictOptions only_metrics{false, false, false};
+  std::vector<RunReport> reports;
+  bool failed = false, stopped = false;
+  for (const auto& scenario : scenarios) {
+    progress(fmt::format("{}/{} {}", reports.size() + 1, scenarios.size(), scenario.name));
+    auto report = predict(scenario, only_metrics);
+    if (!report)
+      errors.append(report.error());
+    else
+      failed |= report->failed(), reports.push_back(std::move(*report));
+    if ((stopped = interrupted())) break;
+  }
+  progress("");
+  if (!errors.empty()) return report_errors(errors);
+  print_result(o.format == "json" ? to_json(reports) : render_validation(reports));
+  return stopped ? Exit::interrupted : failed ? Exit::expectation_failed : Exit::fine;
+}
+
+std::function<Exit()> setup(CLI::App& app) {
+  const auto o = std::make_shared<Options>();
+  app.add_option("PATH", o->paths, "scenario files, or folders of them")->required();
+  add_common(app, *o);
+  return [o] { return validate(*o); };
+}
+
+const Registered<Command> me("validate", {2, "predictions beside measurements, point by point",
+                                          "ceiling validate scenarios/seed", setup});
+
+}  // namespace

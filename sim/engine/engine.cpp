@@ -1,0 +1,25 @@
+#include "sim/engine/engine.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+int EngineSizes::captured_size(std::int64_t batch) const {
+  const auto it = std::lower_bound(graph_sizes.begin(), graph_sizes.end(), batch);
+  return it == graph_sizes.end() ? 0 : *it;
+}
+
+std::string memory_sum(const EngineFacts& f, Bytes beside_weights) {
+  std::string groups;
+  for (const auto& [group, bytes] : f.weight_groups) {
+    if (!groups.empty()) groups += ", ";
+    groups += fmt::format("{} {:.1f}", group, bytes.real() / 1073741824.0);
+  }
+  const auto line = [](char sign, Bytes b, const std::string& what) {
+    return fmt::format("\n  {} {:>8.1f} GiB   {}", sign, b.real() / 1073741824.0, what);
+  };
+  return "per GPU" + line(' ', f.gpu_memory, fmt::format("{} memory", f.gpu_name)) +
+         line('-', beside_weights, "driver, NCCL, activations, graphs") +
+         line('-', f.weights, fmt::format("weights ({})", groups)) +
+         line('=', f.gpu_memory - beside_weights - f.weights, "left for the KV cache");
+}

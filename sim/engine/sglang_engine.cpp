@@ -1,0 +1,126 @@
+// SGLang 0.5.9's server: default sizes from the GPU's memory (server_args.py), the KV pool
+// (model_runner_kv_cache_mixin.py), captured batch sizes (cuda_graph_runner.py).
+// Leaves out: speculation, DP attention, pipeline parallelism, piecewise prefill graphs.
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "sim/engine/engine.hpp"
+#include "sim/engine/sglang_scheduler.hpp"
+
+namespace {
+
+struct Defaults {
+  int chunked_prefill_size;
+  int cuda_graph_max_bs;
+};
+
+Defaults defaults_for(std::int64_t memory_mib, int tp) {
+  if (memory_mib < 20480) return {2048, 8};
+  if (memory_mib < 35840) return {2048, tp < 4 ? 24 : 80};
+  if (memory_mib < 61440) return {4096, tp < 4 ? 32 : 160};
+  if (memory_mib < 163840) return {8192, tp < 4 ? 256 : 512};
+  return {16384, 512};
+}
+
+std::vector<int> captured_sizes(int max_bs, bool padding) {
+  std::vector<int> sizes;
+  if (!padding) {
+    for (int b = 1; b <= max_bs; ++b) sizes.push_back(b);
+    return sizes;
+  }
+  for (const int b : {1, 2, 4, 8, 12}) sizes.push_back(b);
+  for (int b = 16; b <= 256; b += 8) sizes.push_back(b);
+  for (int b = 272; b < 512; b += 16) sizes.push_back(b);
+  for (int b = 512; b <= max_bs; b += 32) sizes.push_back(b);
+  std::erase_if(sizes, [&](int b) { return b > max_bs; });
+  if (sizes.empty() || sizes.back() != max_bs) sizes.push_back(max_bs);
+  return sizes;
+}
+
+EngineSetup setup(const EngineFacts& f, Section& s) {
+  EngineSetup out;
+  EngineSizes& sizes = out.sizes;
+  const std::int64_t memory_mib = f.gpu_memory.count() >> 20;
+  const Defaults defaults = defaults_for(memory_mib, f.tensor_parallel);
+  const auto positive_int = positive<int>();
+
+  SglangOptions o;
+  sizes.chunked_prefill_size =
+      s.optional<int>("chunked_prefill_size", defaults.chunked_prefill_size, at_least(-1));
+  o.chunked_prefill_size = sizes.chunked_prefill_size;
+  o.max_prefill_tokens = s.optional<int>("max_prefill_tokens", 16384, positive_int);
+  o.schedule_conservativeness =
+      s.optional<double>("schedule_conservativeness", 1.0, positive<double>());
+  o.context_length =
+      s.optional<std::int64_t>("context_length", f.context_length, positive<std::int64_t>());
+  const int default_page = f.sparse_model ? 64 : 1;
+  sizes.page_size = s.optional<int>("page_size", default_page, positive_int);
+  if (f.sparse_model && sizes.page_size != 64)
+    s.error("page_size", "SGLang forces pages of 64 tokens for models with an indexer",
+            "leave it out");
+  sizes.loop_depth = s.optional("disable_overlap_schedule", false) ? 1 : 2;
+
+  const bool graphs = s.optional("cuda_graph", f.decode_graphs);
+  if (graphs && !f.decode_graphs)
+    s.error("cuda_graph", "this build cannot capture decode",
+            "choose another build or cuda_graph: off");
+  const int max_bs = s.optional<int>("cuda_graph_max_bs", defaults.cuda_graph_max_bs, positive_int);
+  const bool padding = !s.optional("disable_cuda_graph_padding", false);
+
+  // reserved MiB; the graph term is charged even when graphs are off
+  double reserved = 512 + 1.5 * std::max(sizes.chunked_prefill_size, 2048) + 2.0 * max_bs +
+                    1024.0 * f.tensor_parallel / 8;
+  if (memory_mib > 61440) reserved = std::max(reserved, 10240.0);
+  const auto memory = static_cast<double>(memory_mib);
+  const double fraction = std::round((memory - reserved) / memory * 1000) / 1000;
+  sizes.mem_fraction_static =
+      s.optional<double>("mem_fraction_static", fraction, between(0.01, 0.999));
+
+  // KV = what is free after the weights, less (1 - fraction) of what was free before them.
+  const double before = f.gpu_memory.real() - f.reserved.real();
+  const double kv = before - f.weights.real() - before * (1 - sizes.mem_fraction_static);
+  const auto beside =
+      Bytes(static_cast<std::int64_t>(f.gpu_memory.real() - before * sizes.mem_fraction_static));
+  const std::int64_t page_bytes = f.kv_per_token.count() * sizes.page_size;
+  if (kv < static_cast<double>(page_bytes)) {
+    s.error("tensor_parallel",
+            fmt::format("{} does not fit on {}x {} at TP{}\n{}", f.model_name, f.tensor_parallel,
+                        f.gpu_name, f.tensor_parallel, memory_sum(f, beside)),
+            fmt::format(
+                "try tensor_parallel: {}, a larger mem_fraction_static, or a smaller checkpoint",
+                f.tensor_parallel * 2));
+    s.take("max_running_requests");
+    return out;
+  }
+  const auto pages = static_cast<std::int64_t>(kv) / page_bytes;
+  sizes.kv_tokens = Tokens(pages * sizes.page_size);
+  sizes.kv_bytes = Bytes(pages * page_bytes);
+
+  // The pool of request slots: 2048..4096 by how many full contexts fit, never above half the
+  // tokens.
+  const std::int64_t total = sizes.kv_tokens.count();
+  const auto slots = static_cast<std::int64_t>(static_cast<double>(total) /
+                                               static_cast<double>(o.context_length) * 512);
+  const std::int64_t running = std::min(total / 2, std::clamp<std::int64_t>(slots, 2048, 4096));
+  sizes.max_running_requests = s.optional<int>(
+      "max_running_requests", static_cast<int>(std::max<std::int64_t>(running, 1)), positive_int);
+  o.max_running_requests = sizes.max_running_requests;
+  sizes.max_request_tokens = std::min(o.context_length, total) - 1;
+
+  if (graphs) {
+    sizes.graph_sizes = captured_sizes(max_bs, padding);
+    std::erase_if(sizes.graph_sizes, [&](int b) { return b > sizes.max_running_requests; });
+    if (sizes.graph_sizes.empty() || (sizes.graph_sizes.back() < sizes.max_running_requests &&
+                                      sizes.max_running_requests < max_bs))
+      sizes.graph_sizes.push_back(sizes.max_running_requests);
+  }
+  out.scheduler = std::make_unique<SglangScheduler>(o);
+  return out;
+}
+
+const Registered<EngineKind> me("sglang", {"SGLang 0.5.9: prefill first, overlap loop", setup});
+
+}  // namespace

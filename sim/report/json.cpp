@@ -1,0 +1,108 @@
+#include <nlohmann/json.hpp>
+
+#include "sim/report/run_report.hpp"
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+Json metrics(const RunMetrics& m) {
+  Json out;
+  for (const auto& [path, value] : m.all()) {
+    // "ttft_ms.p99" nests
+    const auto dot = path.find('.');
+    if (dot == std::string::npos)
+      out[path] = value;
+    else
+      out[path.substr(0, dot)][path.substr(dot + 1)] = value;
+  }
+  for (const char* count : {"completed", "rejected", "input_tokens", "output_tokens",
+                            "in_flight_max", "batch_max", "retractions"})
+    out[count] = static_cast<std::int64_t>(out[count].get<double>());
+  return out;
+}
+
+Json result(const RunReport& r) {
+  Json out;
+  out["name"] = r.name;
+  out["title"] = r.title;
+  out["workload"] = r.workload;
+  out["scenario_file"] = r.context.scenario_file;
+  out["scenario_hash"] = r.context.scenario_hash;
+  out["files"] = r.context.files;
+  Json settings = Json::object();
+  for (const auto& v : r.values) settings[v.path] = {{"value", v.value}, {"origin", v.origin}};
+  out["settings"] = settings;
+  out["notes"] = r.notes;
+  out["metrics"] = metrics(r.metrics);
+  Json intervals = Json::array();
+  for (const auto& i : r.intervals)
+    intervals.push_back(
+        {{"metric", i.metric}, {"value", i.value}, {"low", i.low}, {"high", i.high}});
+  out["intervals"] = intervals;
+  Json drivers = Json::array();
+  for (const auto& [label, effect] : r.drivers)
+    drivers.push_back({{"constant", label}, {"effect", effect}});
+  out["drivers"] = drivers;
+  out["step"] = {{"batch", r.step_batch},
+                 {"kv_tokens_mean", r.step_kv_mean},
+                 {"ms", r.step_ms},
+                 {"device_ms", r.step_device_ms},
+                 {"host_ms", r.step_host_ms}};
+  Json breakdown = Json::array();
+  for (const auto& b : r.breakdown)
+    breakdown.push_back({{"operator", b.operators},
+                         {"via", b.via},
+                         {"resource", b.resource},
+                         {"ms", b.ms},
+                         {"share", b.share},
+                         {"provenance", name(b.provenance)},
+                         {"rests_on", b.rests_on}});
+  out["breakdown"] = breakdown;
+  Json shares = Json::object();
+  for (const auto& [provenance, share] : r.provenance_shares)
+    shares[std::string(name(provenance))] = share;
+  out["provenance"] = shares;
+  Json ceilings = Json::array();
+  for (const auto& c : r.ceilings)
+    ceilings.push_back({{"resource", c.resource}, {"output_throughput", c.output_throughput}});
+  out["ceilings"] = ceilings;
+  out["verdict"] = r.verdict;
+  Json what_ifs = Json::array();
+  for (const auto& w : r.what_ifs)
+    what_ifs.push_back(
+        {{"change", w.change}, {"output_throughput", w.output_throughput}, {"ratio", w.ratio}});
+  out["what_ifs"] = what_ifs;
+  Json expect = Json::array();
+  for (const auto& e : r.expect) {
+    Json one = {{"metric", e.metric},
+                {"measured", e.measured},
+                {"predicted", e.predicted},
+                {"error", e.error}};
+    if (e.within) one["within"] = *e.within, one["failed"] = e.failed();
+    one["source"] = e.source;
+    expect.push_back(one);
+  }
+  out["expect"] = expect;
+  out["checks"] = {{"littles_law_holds", r.little_holds},
+                   {"requests_and_pages_conserved", r.conserved}};
+  out["kv_tokens"] = r.kv_tokens.count();
+  out["warnings"] = r.warnings;
+  out["next"] = r.next;
+  return out;
+}
+
+}  // namespace
+
+std::string to_json(const std::vector<RunReport>& reports) {
+  Json out;
+  out["schema"] = 1;
+  if (!reports.empty()) {
+    const auto& c = reports.front().context;
+    out["context"] = {{"version", c.version}, {"commit", c.commit}};
+  }
+  Json results = Json::array();
+  for (const auto& r : reports) results.push_back(result(r));
+  out["results"] = results;
+  return out.dump(1) + "\n";
+}

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/base/settings.hpp"
+
+/// The folder with hardware/, models/ and scenarios/: $CEILING_DATA, ../share/ceiling beside the
+/// binary, or the first folder above the binary that has them. Empty when there is none.
+std::string data_folder();
+
+/// A file by name in a folder of the data ("hardware/machines", "8x-rtx-pro-6000-kvm") or by path:
+/// what has a slash or ends in .yaml is a path, relative to the file that names it, else to the
+/// working directory. An unknown name is an error that lists what there is.
+Expected<std::string> find_data_file(const std::string& folder, const std::string& name,
+                                     const Location& wanted_by);
+
+/// Names of the files in a folder of the data, in order, without their ending.
+std::vector<std::string> data_names(const std::string& folder);

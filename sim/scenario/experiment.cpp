@@ -1,0 +1,336 @@
+#include "sim/scenario/experiment.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "sim/base/assert.hpp"
+#include "sim/scenario/data.hpp"
+#include "sim/scenario/yaml.hpp"
+
+Settings* Inputs::tree(const std::string& root) {
+  if (root == "machine") return &machine;
+  if (root == "gpu") return &gpu;
+  if (root == "model") return &model;
+  if (root == "build") return &build;
+  if (root == "laws") return &laws;
+  return nullptr;
+}
+
+namespace {
+
+void hash_into(std::uint64_t& hash, const std::string& text) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  hash = (hash ^ 0xffU) * 0x100000001b3ULL;
+}
+
+void hash_into(std::uint64_t& hash, const Settings& s) {
+  hash_into(hash, s.text());
+  for (const auto& item : s.items()) hash_into(hash, item);
+  for (const auto& entry : s.entries()) {
+    if (entry.key == "source" || entry.key == "note") continue;
+    hash_into(hash, entry.key);
+    hash_into(hash, entry.value);
+  }
+}
+
+// Loads one file that the scenario or another file names.
+Settings load(const std::string& folder, const std::string& name, const Location& wanted_by,
+              Inputs& inputs, Diagnostics& errors) {
+  auto path = find_data_file(folder, name, wanted_by);
+  if (!path) {
+    errors.append(path.error());
+    return {};
+  }
+  auto file = load_yaml(*path, wanted_by);
+  if (!file) {
+    errors.append(file.error());
+    return {};
+  }
+  inputs.files.push_back(*path);
+  return *file;
+}
+
+std::string text_of(const Settings* node) {
+  return node && node->is_scalar() ? node->text() : std::string();
+}
+
+// The build when the scenario names none: the first, by name, of this engine on this GPU.
+std::string choose_build(const std::string& engine, const Settings& gpu, Inputs& inputs) {
+  const std::string architecture = text_of(gpu.find("architecture"));
+  for (const auto& name : data_names("hardware/builds")) {
+    const auto path = find_data_file("hardware/builds", name, {});
+    const auto file = path ? load_yaml(*path, {}) : tl::unexpected(Diagnostics());
+    if (!file || text_of(file->find("engine")) != engine ||
+        text_of(file->find("architecture")) != architecture)
+      continue;
+    inputs.build_chosen_because = fmt::format(
+        "the scenario names no build; {} is the first for {} on {}", name, engine, architecture);
+    return name;
+  }
+  return {};
+}
+
+void collect_uncertain(const Settings& node, const std::string& path, std::vector<Uncertain>& out) {
+  if (node.is_map() && node.find("value") && node.find("spread")) {
+    const auto spread = parse<double>(text_of(node.find("spread")));
+    if (!spread || *spread <= 1) return;
+    const std::string label = text_of(node.find("label"));
+    out.push_back({path, label.empty() ? path : label, *spread});
+    return;
+  }
+  for (const auto& entry : node.entries())
+    collect_uncertain(entry.value, path + "." + entry.key, out);
+  for (std::size_t i = 0; i < node.items().size(); ++i)
+    collect_uncertain(node.items()[i], fmt::format("{}.{}", path, i), out);
+}
+
+}  // namespace
+
+std::uint64_t Inputs::hash() const {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const Settings* tree : {&scenario, &machine, &gpu, &model, &build, &laws})
+    hash_into(hash, *tree);
+  return hash;
+}
+
+Expected<Inputs> resolve(const Scenario& scenario) {
+  Inputs in;
+  in.scenario = scenario.tree;
+  Reading reading;
+  Diagnostics& errors = reading.errors;
+  const auto named = [&](const char* key) {
+    const Settings* node = in.scenario.find(key);
+    if (!node || !node->is_scalar()) {
+      errors.error(node ? node->where() : in.scenario.where(),
+                   fmt::format("the scenario needs '{}'", key),
+                   fmt::format("write '{}: NAME'; ceiling list shows the names", key));
+      return std::string();
+    }
+    return node->text();
+  };
+  const auto place = [&](const char* path) {
+    const Settings* node = in.scenario.at(path);
+    return node ? node->where() : in.scenario.where();
+  };
+  in.machine_id = named("machine");
+  in.model_id = named("model");
+  if (!in.machine_id.empty())
+    in.machine = load("hardware/machines", in.machine_id, place("machine"), in, errors);
+  if (!in.model_id.empty()) in.model = load("models/zoo", in.model_id, place("model"), in, errors);
+  in.gpu_id = machine_gpu(in.machine);
+  if (!in.gpu_id.empty())
+    in.gpu = load("hardware/gpus", in.gpu_id, in.machine.find("gpu")->where(), in, errors);
+
+  const Settings* engine = in.scenario.find("engine");
+  if (!engine || !engine->is_map()) {
+    errors.error(place("engine"), "the scenario needs 'engine'",
+                 "write 'engine: {kind: sglang, ...}'");
+  } else if (!in.gpu.is_null()) {
+    const std::string kind = text_of(engine->find("kind"));
+    in.build_id = text_of(engine->find("build"));
+    if (in.build_id.empty() && !kind.empty()) in.build_id = choose_build(kind, in.gpu, in);
+    if (!in.build_id.empty()) {
+      in.build = load("hardware/builds", in.build_id,
+                      engine->find("build") ? engine->find("build")->where() : engine->where(), in,
+                      errors);
+      if (const Settings* tables = in.build.find("tables"))
+        in.laws = load("hardware/tables", "hardware/tables/" + tables->text() + "/laws.yaml",
+                       tables->where(), in, errors);
+    } else if (!kind.empty()) {
+      errors.error(
+          engine->where(),
+          fmt::format("no build of '{}' for {} GPUs", kind, text_of(in.gpu.find("architecture"))),
+          fmt::format("builds: {}", fmt::join(data_names("hardware/builds"), ", ")));
+    }
+  }
+  if (!in.scenario.find("workload"))
+    errors.error(in.scenario.where(), "the scenario needs 'workload'");
+  if (const Settings* schema = in.scenario.find("schema"); !schema || schema->text() != "1")
+    errors.error(place("schema"), "the scenario needs 'schema: 1'",
+                 "it is the version of the format; this ceiling reads 1");
+
+  if (const Settings* constants = in.scenario.find("constants")) {
+    for (const auto& entry : constants->entries()) {
+      const auto dot = entry.key.find('.');
+      Settings* tree = in.tree(entry.key.substr(0, dot));
+      std::string path = dot == std::string::npos ? "" : entry.key.substr(dot + 1);
+      const Settings* old = tree && !path.empty() ? tree->at(path) : nullptr;
+      if (!old) {
+        errors.error(
+            entry.where, fmt::format("there is no constant '{}'", entry.key),
+            "paths start with machine., gpu., model., build. or laws.; --dry-run lists them");
+        continue;
+      }
+      if (old->is_map() && old->find("value") && entry.value.is_scalar()) path += ".value";
+      tree->set(path, entry.value);
+    }
+  }
+  if (!errors.empty()) return tl::unexpected(errors);
+  return in;
+}
+
+std::vector<Uncertain> uncertain_constants(const Inputs& in) {
+  std::vector<Uncertain> out;
+  collect_uncertain(in.machine, "machine", out);
+  collect_uncertain(in.build, "build", out);
+  // Of the laws, only those of the back ends that the build runs.
+  for (const auto& kernel : in.laws.entries()) {
+    const std::string back_end = text_of(in.build.at("back_ends." + kernel.key));
+    if (const Settings* law = kernel.value.find(back_end))
+      collect_uncertain(*law, "laws." + kernel.key + "." + back_end, out);
+  }
+  return out;
+}
+
+Inputs scaled(const Inputs& inputs, const std::string& path, double factor) {
+  Inputs out = inputs;
+  const auto dot = path.find('.');
+  Settings* tree = out.tree(path.substr(0, dot));
+  SIM_ASSERT(tree != nullptr);
+  const std::string value_path = path.substr(dot + 1) + ".value";
+  const Settings* value = tree->at(value_path);
+  SIM_ASSERT(value != nullptr);
+  tree->set(value_path, Settings::scalar(scale_text(value->text(), factor), value->where()));
+  return out;
+}
+
+Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
+                                                       std::vector<ResolvedValue>* values) {
+  std::unique_ptr<Experiment> e(new Experiment);
+  e->inputs_ = inputs;
+  const Inputs& in = e->inputs_;
+  Reading reading;
+  e->gpu_ = read_gpu(in.gpu_id, in.gpu, reading);
+  e->machine_ = read_machine(in.machine_id, in.machine, reading);
+  if (const Settings* edits = in.scenario.find("machine_edits"))
+    apply_machine_edits(e->machine_, *edits, reading);
+  e->model_ = read_model(in.model_id, in.model, reading);
+  e->build_ = read_build(in.build_id, in.build, reading);
+  if (reading.errors.empty())
+    e->costs_ = read_cost_models(e->gpu_, e->build_.back_ends, in.laws, reading);
+  {
+    Section w(*in.scenario.find("workload"), "workload", reading);
+    const auto kind = w.word("kind", Registry<WorkloadKind>::names());
+    if (const auto* workload = Registry<WorkloadKind>::find(kind))
+      e->workload_ = workload->plan(w);
+    else
+      w.ignore_rest();
+  }
+  {
+    Section s(*in.scenario.find("engine"), "engine", reading);
+    const auto kind = s.word("kind", Registry<EngineKind>::names());
+    s.take("build");
+    e->tensor_parallel_ = s.optional<int>("tensor_parallel", 1, positive<int>());
+    e->kv_ = parse_precision(s, "kv_cache_dtype", e->build_.kv);
+    const bool hardware_read = reading.errors.empty();
+    if (hardware_read) {
+      const int tp = e->tensor_parallel_;
+      if (const auto obstacle = tensor_parallel_obstacle(e->model_, tp); !obstacle.empty())
+        s.error("tensor_parallel", fmt::format("tensor_parallel: {}", obstacle));
+      if (tp > e->machine_.gpu_count())
+        s.error("tensor_parallel", fmt::format("tensor_parallel is {} but the machine has {} GPUs",
+                                               tp, e->machine_.gpu_count()));
+      if (e->build_.engine != kind)
+        s.error("build",
+                fmt::format("build '{}' is of engine '{}'", in.build_id, e->build_.engine));
+      if (e->build_.architecture != e->gpu_.architecture)
+        s.error("build", fmt::format("build '{}' is for {}, the GPUs are {}", in.build_id,
+                                     e->build_.architecture, e->gpu_.architecture));
+      if (e->build_.sparse_attention && !e->model_.indexer)
+        s.error("build", fmt::format("build '{}' runs sparse attention, the model has no indexer",
+                                     in.build_id));
+    }
+    const auto* engine = Registry<EngineKind>::find(kind);
+    if (!engine) {
+      s.ignore_rest();
+    } else {
+      EngineFacts& f = e->facts_;
+      f.gpu_name = e->gpu_.name;
+      f.gpu_memory = e->gpu_.memory;
+      f.reserved = e->machine_.reserved.value;
+      f.model_name = e->model_.name;
+      f.tensor_parallel = e->tensor_parallel_;
+      f.context_length = e->model_.context_length;
+      f.sparse_model = e->model_.indexer.has_value();
+      f.decode_graphs = e->build_.decode_graphs;
+      if (reading.errors.empty()) {
+        const auto weights = weight_bytes_per_gpu(e->model_, e->tensor_parallel_, false);
+        f.weights = weights.total + e->build_.extra_memory;
+        f.weight_groups = weights.groups;
+        if (e->build_.extra_memory > Bytes(0))
+          f.weight_groups.emplace_back("copies", e->build_.extra_memory);
+        f.kv_per_token = kv_bytes_per_token(e->model_, e->kv_);
+      } else {
+        // Something is wrong already: read the options for their own errors, with sizes that fit.
+        f.gpu_memory = Bytes(std::int64_t{1} << 50);
+        f.kv_per_token = BytesPerToken(1);
+        f.context_length = 4096;
+      }
+      e->sizes_ = engine->setup(f, s).sizes;
+    }
+  }
+  if (!reading.errors.empty()) return tl::unexpected(reading.errors);
+  if (values) *values = reading.values;
+
+  e->collectives_ =
+      std::make_unique<CollectivePricer>(e->machine_.topology, e->machine_.interconnect,
+                                         e->tensor_parallel_, e->gpu_.compute_capability);
+  e->step_ = std::make_unique<StepModel>(e->make_step(Only::everything));
+  return e;
+}
+
+StepModel Experiment::make_step(Only only) const {
+  const HostSpec& host = machine_.host;
+  const double slow = host.virtualisation.value;
+  LaunchCosts launch;
+  launch.per_launch = (host.kernel_launch.value + build_.dispatch.value).scaled(slow);
+  launch.graph = host.graph_launch.value.scaled(slow);
+  launch.graph_per_node = host.graph_launch_per_node.value.scaled(slow);
+  launch.side_streams = build_.side_streams;
+  return StepModel(
+      build_mla_moe_graph(model_, {tensor_parallel_, build_.sparse_attention, kv_}), costs_,
+      *collectives_,
+      ExpertPopularity(model_.moe.experts, model_.moe.experts_per_token, workload_.expert_skew),
+      launch, only);
+}
+
+RunMetrics Experiment::run(Only only) {
+  // The scheduler has a memory of its own: each run gets a fresh one, from the same options.
+  Reading reading;
+  EngineSetup setup;
+  {
+    Section s(*inputs_.scenario.find("engine"), "engine", reading);
+    const auto kind = s.word("kind", Registry<EngineKind>::names());
+    s.ignore_rest();
+    setup = Registry<EngineKind>::find(kind)->setup(facts_, s);
+  }
+  SIM_ASSERT(reading.errors.empty());
+  const StepModel step = make_step(only);
+  const double slow = machine_.host.virtualisation.value;
+  const bool host_counts = only == Only::everything || only == Only::launch;
+  HostTimes host;
+  if (host_counts) {
+    host.per_step = build_.step_host.value.scaled(slow);
+    host.per_sequence = build_.sequence_host.value.scaled(slow);
+  }
+  host.request_path = machine_.host.request_path.value.scaled(slow);
+  host.response_path = machine_.host.response_path.value.scaled(slow);
+
+  Simulation simulation;
+  Server server(simulation, step, setup, host, build_.sparse_attention ? model_.indexer->top_k : 0);
+  MetricsCollector metrics(workload_);
+  server.subscribe(metrics);
+  Client client(simulation, server, workload_, metrics);
+  client.start();
+  simulation.run();
+  return metrics.summary(server.counts());
+}
+
+Breakdown Experiment::breakdown(const PassShape& pass, bool captured) const {
+  return step_->breakdown(pass, captured);
+}
+
+Timeline Experiment::cost(const PassShape& pass, bool captured) const {
+  return step_->cost(pass, captured);
+}

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <memory>
+
+#include "hardware/machine.hpp"
+#include "models/graph/mla_moe_graph.hpp"
+#include "sim/metrics/metrics.hpp"
+#include "sim/scenario/scenario.hpp"
+#include "sim/step/build.hpp"
+
+/// Everything one run reads, as settings: the scenario and the files it names.
+struct Inputs {
+  std::string machine_id, gpu_id, model_id, build_id;
+  Settings scenario, machine, gpu, model, build, laws;
+  std::vector<std::string> files;
+  std::string build_chosen_because;  // empty when the scenario names its build
+
+  /// The tree that a path of `constants:` lives in ("machine.host.kernel_launch").
+  Settings* tree(const std::string& root);
+  /// FNV-1a over all of it.
+  std::uint64_t hash() const;
+};
+
+/// Loads the files that a scenario names and applies its `constants:`.
+Expected<Inputs> resolve(const Scenario& scenario);
+
+/// A constant with a spread, by its path.
+struct Uncertain {
+  std::string path, label;
+  double spread = 1;
+};
+std::vector<Uncertain> uncertain_constants(const Inputs& inputs);
+
+/// The inputs with one constant multiplied by a factor.
+Inputs scaled(const Inputs& inputs, const std::string& path, double factor);
+
+/// A machine, a model, an engine and a workload put together, ready to run as often as one likes.
+class Experiment {
+ public:
+  /// All errors at once; `values` (optional) receives every value that was used and its origin.
+  static Expected<std::unique_ptr<Experiment>> make(const Inputs& inputs,
+                                                    std::vector<ResolvedValue>* values = nullptr);
+
+  RunMetrics run(Only only = Only::everything);
+  /// Where the time of a pass goes.
+  Breakdown breakdown(const PassShape& pass, bool captured) const;
+  /// The device and host time of a pass.
+  Timeline cost(const PassShape& pass, bool captured) const;
+
+  const Machine& machine() const { return machine_; }
+  const GpuSpec& gpu() const { return gpu_; }
+  const ModelSpec& model() const { return model_; }
+  const Build& build() const { return build_; }
+  const WorkloadPlan& workload() const { return workload_; }
+  const EngineSizes& sizes() const { return sizes_; }
+  const CollectivePricer& collectives() const { return *collectives_; }
+  const StepModel& step() const { return *step_; }
+  const CostModels& costs() const { return costs_; }
+  int tensor_parallel() const { return tensor_parallel_; }
+  bool graphs() const { return !sizes_.graph_sizes.empty(); }
+
+ private:
+  Experiment() = default;
+  StepModel make_step(Only only) const;
+
+  Inputs inputs_;
+  Machine machine_;
+  GpuSpec gpu_;
+  ModelSpec model_;
+  Build build_;
+  CostModels costs_;
+  WorkloadPlan workload_;
+  EngineSizes sizes_;
+  EngineFacts facts_;
+  std::unique_ptr<CollectivePricer> collectives_;
+  std::unique_ptr<StepModel> step_;
+  int tensor_parallel_ = 1;
+  Precision kv_ = Precision::bf16;
+};

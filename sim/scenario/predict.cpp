@@ -1,0 +1,295 @@
+#include "sim/scenario/predict.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "sim/base/version.hpp"
+#include "sim/report/table.hpp"
+#include "sim/scenario/experiment.hpp"
+#include "sim/scenario/yaml.hpp"
+
+namespace {
+
+std::string title(const Experiment& e, const Inputs& in) {
+  std::string edits;
+  if (const Settings* node = in.scenario.find("machine_edits"))
+    for (const auto& entry : node->entries())
+      edits += fmt::format(", {}: {}", entry.key, entry.value.text());
+  return fmt::format("{} on {}{}, {} TP{}, CUDA graphs {}", e.model().name, e.machine().name, edits,
+                     e.build().name, e.tensor_parallel(), e.graphs() ? "on" : "off");
+}
+
+std::string spread_text(double spread) {
+  return spread > 1 ? fmt::format(", x or / {:g}", spread) : "";
+}
+
+std::string on_runs(const std::vector<std::string>& runs) {
+  return runs.empty() ? "" : fmt::format(" on {}", fmt::join(runs, ", "));
+}
+
+// What the collective's numbers rest on: its transport and the one that limits it.
+std::string rests_on_links(const Experiment& e) {
+  const auto& c = e.collectives();
+  if (!c.path_limit()) return "no collective";
+  const bool staged = c.transport() == Transport::shm;
+  const auto& hop = staged ? c.interconnect().shm.hop_ll : c.interconnect().p2p.hop_ll;
+  const auto& limit = c.path_limit()->bandwidth;
+  if (staged && c.path_limit()->kind == "memory")
+    return fmt::format("{}{}: {} {}{}", name(limit.basis), on_runs(limit.fitted_on), limit.label,
+                       text(limit.value), spread_text(limit.spread));
+  return fmt::format("{}: NCCL ring law, hop {}", name(hop.basis), text(hop.value));
+}
+
+// The laws behind a group of operators.
+std::string rests_on_laws(const Experiment& e, const BreakdownItem& item) {
+  return fmt::format("{}: laws of {}, median error {}", name(item.provenance), e.build().tables,
+                     fmt::format("{:.0f} %", item.error * 100));
+}
+
+void describe_step(const Experiment& e, RunReport& r) {
+  const PassRecord& busiest = r.metrics.busiest;
+  if (busiest.batch == 0) return;
+  PassShape shape = busiest.shape;
+  const std::int64_t added = busiest.padded - shape.decode_sequences;
+  shape.decode_sequences += added;
+  shape.decode_kv_tokens += added;
+  shape.decode_kv_tokens_capped += added;
+  shape.heads_rows += added;
+  const Breakdown b = e.breakdown(shape, busiest.captured);
+  const double slow = e.machine().host.virtualisation.value;
+  const Duration around =
+      (e.build().step_host.value + busiest.batch * e.build().sequence_host.value).scaled(slow);
+  const Duration host = b.host + around;
+  // In a row of such passes the slower of the two sets the pace (asynchronous loop), or both add
+  // up.
+  const bool overlapped = e.sizes().loop_depth > 1;
+  const Duration step =
+      overlapped ? std::max(b.device, host) : e.cost(shape, busiest.captured).span + around;
+  r.step_batch = busiest.batch;
+  r.step_kv_mean = busiest.shape.decode_kv_tokens / busiest.batch;
+  r.step_ms = step.ms();
+  r.step_device_ms = b.device.ms();
+  r.step_host_ms = host.ms();
+
+  std::vector<std::pair<Provenance, double>> shares;
+  const auto share = [&](Provenance p, Duration time) {
+    for (auto& [known, sum] : shares)
+      if (known == p) return void(sum += time / step);
+    shares.emplace_back(p, time / step);
+  };
+  for (const auto& item : b.items) {
+    if (item.time == Duration()) continue;
+    const bool links = item.resource == "interconnect";
+    const std::string via = !links ? ""
+                            : e.collectives().transport() == Transport::shm
+                                ? "staged through host memory"
+                                : "P2P";
+    r.breakdown.push_back({item.group, item.resource, via, item.time.ms(), item.time / step,
+                           item.provenance, links ? rests_on_links(e) : rests_on_laws(e, item)});
+    share(item.provenance, item.time);
+  }
+  if (step > b.device) {
+    const auto& dispatch = e.build().dispatch;
+    const Duration waits = step - b.device;
+    r.breakdown.push_back(
+        {"waiting for the host thread", "kernel launch", "", waits.ms(), waits / step,
+         dispatch.basis,
+         busiest.captured
+             ? fmt::format("{}: scheduler and graph launch", name(e.build().step_host.basis))
+             : fmt::format("{}{}: {} a launch", name(dispatch.basis), on_runs(dispatch.fitted_on),
+                           text(dispatch.value + e.machine().host.kernel_launch.value))});
+    share(dispatch.basis, waits);
+  }
+  std::stable_sort(r.breakdown.begin(), r.breakdown.end(),
+                   [](const auto& a, const auto& c) { return a.ms > c.ms; });
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const auto& a, const auto& c) { return a.second > c.second; });
+  r.provenance_shares = std::move(shares);
+}
+
+void find_ceilings(Experiment& e, RunReport& r) {
+  for (const auto& [only, resource] : {std::pair{Only::interconnect, "interconnect"},
+                                       {Only::launch, "kernel launch"},
+                                       {Only::memory, "memory bandwidth"},
+                                       {Only::arithmetic, "arithmetic"}}) {
+    if (only == Only::interconnect && e.tensor_parallel() == 1) continue;
+    r.ceilings.push_back({resource, e.run(only).output_throughput});
+  }
+  r.ceilings.push_back({"arrivals", e.run(Only::nothing).output_throughput});
+  std::stable_sort(r.ceilings.begin(), r.ceilings.end(), [](const auto& a, const auto& b) {
+    return a.output_throughput < b.output_throughput;
+  });
+}
+
+// 90 % interval: each constant with a spread is moved to either end alone; the ratios that come out
+// are added in squares, apart for up and down. Constants that were fitted together are not
+// independent, so this is rather too wide than too narrow.
+void find_intervals(const Inputs& in, RunReport& r) {
+  const auto base = r.metrics.all();
+  std::vector<double> up(base.size()), down(base.size());
+  for (const Uncertain& u : uncertain_constants(in)) {
+    double effect = 0;
+    for (const double factor : {u.spread, 1 / u.spread}) {
+      auto varied = Experiment::make(scaled(in, u.path, factor));
+      if (!varied) continue;
+      const auto metrics = (*varied)->run().all();
+      for (std::size_t i = 0; i < base.size(); ++i) {
+        if (base[i].second <= 0 || metrics[i].second <= 0) continue;
+        const double ratio = metrics[i].second / base[i].second;
+        if (ratio > 1)
+          up[i] += (ratio - 1) * (ratio - 1);
+        else
+          down[i] += (1 / ratio - 1) * (1 / ratio - 1);
+        if (base[i].first == "output_throughput" && std::abs(ratio - 1) > std::abs(effect))
+          effect = ratio - 1;
+      }
+    }
+    if (std::abs(effect) >= 0.005) r.drivers.emplace_back(u.label, effect);
+  }
+  for (std::size_t i = 0; i < base.size(); ++i)
+    r.intervals.push_back({base[i].first, base[i].second, base[i].second / (1 + std::sqrt(down[i])),
+                           base[i].second * (1 + std::sqrt(up[i]))});
+  std::stable_sort(r.drivers.begin(), r.drivers.end(), [](const auto& a, const auto& b) {
+    return std::abs(a.second) > std::abs(b.second);
+  });
+}
+
+void find_what_ifs(const Experiment& e, const Scenario& scenario, RunReport& r) {
+  std::vector<std::vector<Override>> tries;
+  const bool staged = e.tensor_parallel() > 1 && e.collectives().transport() == Transport::shm;
+  const bool eager = !e.graphs() && e.build().decode_graphs;
+  const Override p2p{"machine_edits.p2p", "on"}, graphs{"engine.cuda_graph", "on"};
+  if (staged) tries.push_back({p2p});
+  if (eager) tries.push_back({graphs});
+  if (staged && eager) tries.push_back({p2p, graphs});
+  for (const auto& changes : tries) {
+    Scenario changed = scenario;
+    WhatIf w;
+    for (const auto& c : changes) {
+      changed.tree.set(c.path, *parse_yaml("what-if", c.value));
+      w.change += (w.change.empty() ? "" : " ") + c.path + "=" + c.value;
+    }
+    const auto in = resolve(changed);
+    if (!in) continue;
+    auto experiment = Experiment::make(*in);
+    if (!experiment) continue;
+    w.output_throughput = (*experiment)->run().output_throughput;
+    w.ratio = w.output_throughput / r.metrics.output_throughput;
+    r.what_ifs.push_back(std::move(w));
+  }
+}
+
+void give_verdict(const Experiment& e, RunReport& r) {
+  if (r.ceilings.size() < 2 || r.breakdown.empty()) return;
+  const auto& first = r.ceilings[0];
+  const auto& second = r.ceilings[1];
+  double waits = 0;
+  std::string what;
+  for (const auto& row : r.breakdown)
+    if (row.resource == "interconnect") waits += row.ms;
+  if (first.resource == "interconnect")
+    what = fmt::format(": {} of the {} ms of a step are collectives", figure(waits),
+                       figure(r.step_ms));
+  else if (first.resource == "kernel launch")
+    what = fmt::format(": issuing a step of {} launches takes {} ms, the GPU {} ms",
+                       grouped(e.step().graph().launches()), figure(r.step_host_ms),
+                       figure(r.step_device_ms));
+  else if (first.resource == "arrivals")
+    what = ": the requests come no faster";
+  r.verdict = fmt::format("The {} holds it{}. Next behind it: {} ({} tok/s).",
+                          first.resource == "arrivals" ? "load" : first.resource, what,
+                          second.resource, figure(second.output_throughput));
+}
+
+void warn(const Experiment& e, RunReport& r) {
+  const RunMetrics& m = r.metrics;
+  if (m.rejected > 0)
+    r.warnings.push_back(
+        fmt::format("{} requests never fit the KV pool of {} tokens and were rejected; try "
+                    "more GPUs or a larger mem_fraction_static",
+                    m.rejected, grouped(r.kv_tokens.count())));
+  if (m.retractions > 0)
+    r.warnings.push_back(
+        fmt::format("the KV pool ran out {} times and requests were recomputed; try a smaller "
+                    "max_running_requests or a larger mem_fraction_static",
+                    m.retractions));
+  if (m.batch_max >= e.sizes().max_running_requests)
+    r.warnings.push_back(
+        fmt::format("the cap of {} running requests was reached; try a larger "
+                    "engine.max_running_requests",
+                    e.sizes().max_running_requests));
+  if (e.graphs() && m.batch_max > e.sizes().graph_sizes.back())
+    r.warnings.push_back(
+        fmt::format("batches above {} ran without a CUDA graph; try a larger "
+                    "engine.cuda_graph_max_bs",
+                    e.sizes().graph_sizes.back()));
+  if (!r.little_holds || !r.conserved)
+    r.warnings.push_back(
+        "a conservation law does not hold: this is a bug in ceiling, please report it");
+  const auto& limit = e.collectives().path_limit();
+  if (limit && limit->kind == "memory" && limit->bandwidth.basis > Provenance::interpolated)
+    r.next =
+        "narrow the interval: time one all-reduce of 4 KiB and one of 64 KiB on this box and state "
+        "staging.hop_latency and the staging capacity in its machine file";
+}
+
+}  // namespace
+
+Expected<RunReport> predict(const Scenario& scenario, const PredictOptions& options) {
+  auto in = resolve(scenario);
+  if (!in) return tl::unexpected(in.error());
+  RunReport r;
+  auto made = Experiment::make(*in, &r.values);
+  if (!made) return tl::unexpected(made.error());
+  Experiment& e = **made;
+  std::erase_if(r.values, [](const ResolvedValue& v) {
+    return v.path.ends_with(".source") || v.path.ends_with(".label") || v.path.ends_with(".note");
+  });
+
+  r.context = {std::string(version()), std::string(git_commit()), scenario.file,
+               fmt::format("{:016x}", in->hash()), in->files};
+  r.name = scenario.name;
+  r.title = title(e, *in);
+  r.workload = e.workload().description;
+  if (!e.build().note.empty()) r.notes.push_back(e.build().note);
+  if (!in->build_chosen_because.empty()) r.notes.push_back(in->build_chosen_because);
+  const auto& popularity = e.step().popularity();
+  r.notes.push_back(
+      fmt::format("expert popularity {:g}: 1 / 8 / 64 tokens touch {:.0f} / {:.0f} / {:.0f} of {} "
+                  "experts (0 is uniform)",
+                  popularity.skew(), popularity.distinct(1), popularity.distinct(8),
+                  popularity.distinct(64), e.model().moe.experts));
+  r.metrics = e.run();
+  r.kv_tokens = e.sizes().kv_tokens;
+
+  const RunMetrics& m = r.metrics;
+  r.little_rate = m.request_throughput;
+  r.little_w = m.e2e_ms.mean / 1e3;
+  r.little_l = m.in_flight_mean;
+  r.little_holds = m.rejected > 0 ||
+                   std::abs(r.little_l - r.little_rate * r.little_w) <= 1e-6 * (1 + r.little_l);
+  const ServerCounts& c = m.counts;
+  r.conserved = c.arrived == c.finished + c.rejected && c.pages_free_end == c.pages_total;
+
+  for (const auto& x : scenario.expect) {
+    const double predicted = *m.find(x.metric);
+    r.expect.push_back({x.metric, x.value, predicted, predicted / x.value - 1, x.within, x.source});
+  }
+  describe_step(e, r);
+  if (options.ceilings) find_ceilings(e, r), give_verdict(e, r);
+  if (options.what_ifs) find_what_ifs(e, scenario, r);
+  if (options.intervals) find_intervals(*in, r);
+  warn(e, r);
+  return r;
+}
+
+Expected<std::vector<ResolvedValue>> dry_run(const Scenario& scenario) {
+  auto in = resolve(scenario);
+  if (!in) return tl::unexpected(in.error());
+  std::vector<ResolvedValue> values;
+  auto made = Experiment::make(*in, &values);
+  if (!made) return tl::unexpected(made.error());
+  return values;
+}

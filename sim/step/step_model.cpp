@@ -1,0 +1,213 @@
+#include "sim/step/step_model.hpp"
+
+#include <algorithm>
+
+#include "sim/base/assert.hpp"
+
+StepModel::StepModel(ModelGraph graph, const CostModels& costs, const CollectivePricer& collectives,
+                     ExpertPopularity popularity, LaunchCosts launch, Only only)
+    : graph_(std::move(graph)),
+      costs_(costs),
+      collectives_(collectives),
+      popularity_(std::move(popularity)),
+      launch_(launch),
+      only_(only) {}
+
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+std::int64_t rows_of(Rows rows, const PassShape& pass) {
+  return rows == Rows::tokens ? pass.tokens() : pass.heads_rows;
+}
+
+}  // namespace
+
+StepModel::Priced StepModel::price(const Operator& op, const PassShape& pass) const {
+  Priced out;
+  const auto add = [&out](const Prediction& p, int times = 1) {
+    out.time += times * p.time;
+    out.arithmetic += times * p.arithmetic;
+    out.memory += times * p.memory;
+    out.provenance = std::max(out.provenance, p.provenance);
+    out.error = std::max(out.error, p.error);
+  };
+  const std::int64_t tokens = pass.tokens();
+  std::visit(
+      Overloaded{[&](const GemmOp& g) {
+                   const auto rows = rows_of(g.rows, pass);
+                   if (rows > 0) add(costs_.gemm->predict({rows, g.n, g.k, g.precision}));
+                 },
+                 [&](const BatchedGemmOp& g) {
+                   add(costs_.batched_gemm->predict({g.batch, tokens, g.n, g.k}));
+                 },
+                 [&](const MoeOp& m) {
+                   const auto [it, fresh] = distinct_.try_emplace(tokens);
+                   if (fresh) it->second = popularity_.distinct(tokens);
+                   add(costs_.moe->predict(
+                       {tokens, m.hidden, m.inter, m.experts_per_token, it->second, m.precision}));
+                 },
+                 [&](const MlaOp& a) {
+                   const bool sparse = a.top_k > 0;
+                   if (pass.decode_sequences > 0)
+                     add(costs_.mla_decode->predict(
+                         {pass.decode_sequences,
+                          sparse ? pass.decode_kv_tokens_capped : pass.decode_kv_tokens, a.heads,
+                          a.kv_lora, a.rope, a.kv}));
+                   if (pass.extend_sequences > 0)
+                     add(costs_.mla_prefill->predict(
+                         {pass.extend_sequences, pass.extend_tokens, pass.extend_tokens_max,
+                          sparse ? pass.extend_pairs_capped : pass.extend_pairs, a.heads, a.kv_lora,
+                          a.rope, a.kv}));
+                 },
+                 [&](const IndexerOp& i) {
+                   // An extend whose keys all fit into the top-k writes its keys and skips the
+                   // logits.
+                   const bool extend_counts = pass.kv_max > i.top_k;
+                   const std::int64_t pairs =
+                       pass.decode_kv_tokens + (extend_counts ? pass.extend_pairs : 0);
+                   if (pairs > 0)
+                     add(costs_.indexer->predict({pass.decode_sequences + pass.extend_sequences,
+                                                  pairs, pass.kv_max, i.heads, i.dim, i.top_k}));
+                 },
+                 [&](const ElementwiseOp& e) {
+                   add(costs_.elementwise->predict({rows_of(e.rows, pass) * e.bytes_per_row}),
+                       op.launches);
+                 },
+                 [&](const CollectiveOp& c) {
+                   const auto& p =
+                       collectives_.price(c.op, Bytes(rows_of(c.rows, pass) * c.bytes_per_row));
+                   out.time = p.time;
+                   out.provenance = p.provenance;
+                   out.collective = true;
+                 }},
+      op.work);
+  return out;
+}
+
+Duration StepModel::counted(const Priced& p) const {
+  switch (only_) {
+    case Only::everything:
+      return p.time;
+    case Only::arithmetic:
+      return p.arithmetic;
+    case Only::memory:
+      return p.memory;
+    case Only::interconnect:
+      return p.collective ? p.time : Duration();
+    case Only::launch:
+    case Only::nothing:
+      return {};
+  }
+  SIM_UNREACHABLE("a resource without a price");
+}
+
+// Calls visit(operator, priced, exposed): the time that each operator adds to its layer. Operators
+// beside the main stream add what sticks out: the pair lasts as long as the longer stream, and as
+// long as the memory traffic of both takes.
+template <class Visit>
+Duration StepModel::walk_block(const LayerBlock& block, const PassShape& pass, bool side_streams,
+                               Visit visit) const {
+  Duration total, main_since_fork, main_memory, side, side_memory;
+  std::vector<std::pair<const Operator*, Priced>> beside;
+  const auto close = [&] {
+    const Duration longest = std::max({main_since_fork, side, main_memory + side_memory});
+    Duration exposed = beside.empty() ? Duration() : longest - main_since_fork;
+    total += exposed;
+    for (const auto& [op, priced] : beside) {
+      visit(*op, priced, exposed);
+      exposed = Duration();
+    }
+    beside.clear();
+    main_since_fork = main_memory = side = side_memory = Duration();
+  };
+  for (const Operator& op : block.operators) {
+    const Priced priced = price(op, pass);
+    const Duration time = counted(priced);
+    if (op.join) close();
+    if (side_streams && op.side) {
+      if (beside.empty()) main_since_fork = main_memory = Duration();
+      beside.emplace_back(&op, priced);
+      side += time;
+      side_memory += std::min(priced.memory, time);
+      continue;
+    }
+    main_since_fork += time;
+    main_memory += std::min(priced.memory, time);
+    total += time;
+    visit(op, priced, time);
+  }
+  close();
+  return total;
+}
+
+Timeline StepModel::cost(const PassShape& pass, bool captured) const {
+  const bool host_counts = only_ == Only::everything || only_ == Only::launch;
+  Timeline whole;
+  for (const LayerBlock& block : graph_.blocks) {
+    Timeline layer;
+    const Duration device =
+        walk_block(block, pass, captured && launch_.side_streams,
+                   [&](const Operator& op, const Priced&, Duration exposed) {
+                     if (!captured)
+                       layer = layer.then(Timeline::kernels(
+                           op.launches, host_counts ? launch_.per_launch : Duration(), exposed));
+                   });
+    if (captured) layer = {Duration(), device, device};
+    whole = whole.then(layer.repeated(block.repeat));
+  }
+  if (captured && host_counts) {
+    const Duration launch = launch_.graph + graph_.launches() * launch_.graph_per_node;
+    whole = Timeline{launch, Duration(), launch}.then(whole);
+  }
+  return whole;
+}
+
+Breakdown StepModel::breakdown(const PassShape& pass, bool captured) const {
+  struct Sum {
+    Duration time, arithmetic, memory;
+    bool collective = false;
+    Provenance provenance = Provenance::exact;
+    double error = 0;  // of the group, weighted by time
+  };
+  std::vector<std::pair<std::string, Sum>> groups;
+  Breakdown out;
+  for (const LayerBlock& block : graph_.blocks)
+    out.device += block.repeat *
+                  walk_block(block, pass, captured && launch_.side_streams,
+                             [&](const Operator& op, const Priced& p, Duration exposed) {
+                               auto it =
+                                   std::find_if(groups.begin(), groups.end(),
+                                                [&](const auto& g) { return g.first == op.group; });
+                               if (it == groups.end())
+                                 it = groups.insert(groups.end(), {op.group, {}});
+                               Sum& sum = it->second;
+                               sum.time += block.repeat * exposed;
+                               sum.arithmetic += block.repeat * p.arithmetic;
+                               sum.memory += block.repeat * p.memory;
+                               sum.collective |= p.collective;
+                               sum.provenance = std::max(sum.provenance, p.provenance);
+                               sum.error += p.error * (block.repeat * exposed).seconds();
+                             });
+  for (const auto& [group, sum] : groups) {
+    BreakdownItem item;
+    item.group = group;
+    item.time = sum.time;
+    item.provenance = sum.provenance;
+    item.error = sum.time > Duration() ? sum.error / sum.time.seconds() : 0;
+    if (sum.collective)
+      item.resource = "interconnect";
+    else if (std::max(sum.memory, sum.arithmetic) * 2 < sum.time)
+      item.resource = "kernel latency";
+    else
+      item.resource = sum.memory >= sum.arithmetic ? "memory" : "arithmetic";
+    out.items.push_back(std::move(item));
+  }
+  out.host = cost(pass, captured).host;
+  return out;
+}

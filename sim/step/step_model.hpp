@@ -1,0 +1,89 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "hardware/collective/pricing.hpp"
+#include "models/cost/cost_models.hpp"
+#include "models/graph/expert_popularity.hpp"
+#include "models/graph/operators.hpp"
+#include "sim/step/timeline.hpp"
+
+/// What one forward pass works on. Extend and decode may share a pass: one pass at the combined
+/// token count, the attention parts added.
+struct PassShape {
+  std::int64_t decode_sequences = 0;
+  std::int64_t decode_kv_tokens = 0;         // summed, the new token included
+  std::int64_t decode_kv_tokens_capped = 0;  // the same with each sequence cut at the sparse top-k
+  std::int64_t extend_sequences = 0;
+  std::int64_t extend_tokens = 0;
+  std::int64_t extend_tokens_max = 0;
+  std::int64_t extend_pairs = 0;         // (query, key) pairs under the causal mask
+  std::int64_t extend_pairs_capped = 0;  // with each query cut at the sparse top-k
+  std::int64_t kv_max = 0;               // longest sequence of the pass
+  std::int64_t heads_rows = 0;           // sequences that need logits
+
+  std::int64_t tokens() const { return decode_sequences + extend_tokens; }
+};
+
+/// Host costs of launching.
+struct LaunchCosts {
+  Duration per_launch;  // eager: dispatch and driver
+  Duration graph;       // one graph launch
+  Duration graph_per_node;
+  bool side_streams = false;  // captured passes run side operators beside the main stream
+};
+
+/// Counts only one resource: what a ceiling is made of.
+enum class Only { everything, arithmetic, memory, interconnect, launch, nothing };
+
+/// One line of a breakdown.
+struct BreakdownItem {
+  std::string group;
+  std::string resource;  // memory, arithmetic, interconnect, kernel latency, kernel launch
+  Duration time;
+  Provenance provenance = Provenance::exact;
+  double error = 0;
+  std::string rests_on;  // for people: the source of the numbers
+};
+
+/// Where the time of one pass goes on the GPU, and what the host needs beside it.
+struct Breakdown {
+  std::vector<BreakdownItem> items;  // adds up to `device`
+  Duration device, host;
+};
+
+/// Prices a forward pass: kernels on a host thread and GPU streams. Pure.
+class StepModel {
+ public:
+  StepModel(ModelGraph graph, const CostModels& costs, const CollectivePricer& collectives,
+            ExpertPopularity popularity, LaunchCosts launch, Only only = Only::everything);
+
+  /// `captured`: the pass is one CUDA graph (the shape must already be padded to a captured size).
+  Timeline cost(const PassShape& pass, bool captured) const;
+  Breakdown breakdown(const PassShape& pass, bool captured) const;
+  const ModelGraph& graph() const { return graph_; }
+  const ExpertPopularity& popularity() const { return popularity_; }
+
+ private:
+  struct Priced {
+    Duration time, arithmetic, memory;
+    Provenance provenance = Provenance::exact;
+    double error = 0;
+    bool collective = false;
+  };
+  Priced price(const Operator& op, const PassShape& pass) const;
+  Duration counted(const Priced& priced) const;
+  template <class Visit>
+  Duration walk_block(const LayerBlock& block, const PassShape& pass, bool side_streams,
+                      Visit visit) const;
+
+  ModelGraph graph_;
+  const CostModels& costs_;
+  const CollectivePricer& collectives_;
+  ExpertPopularity popularity_;
+  LaunchCosts launch_;
+  Only only_;
+  mutable std::map<std::int64_t, double> distinct_;
+};

@@ -1,0 +1,63 @@
+// python -m sglang.bench_serving (v0.5.9), dataset random: lengths and arrivals from NumPy's global
+// legacy generator, bit for bit. Inputs are drawn first for all prompts, then outputs, uniform in
+// [max(int(L r), 1), L]; then, after each request is sent, one exponential pause. So the default
+// "256/256" means 143 tokens in and 110 out on average for 64 prompts and seed 1.
+// Leaves out: other datasets, LoRA, tokens that a tokenizer adds, the GET that ends the clock.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "sim/base/random.hpp"
+#include "sim/workload/workload.hpp"
+
+namespace {
+
+WorkloadPlan plan(Section& s) {
+  const auto count = positive<int>();
+  s.word("dataset", {"random"}, "random");
+  const int input = s.required<int>("input_tokens", count);
+  const int output = s.required<int>("output_tokens", count);
+  const double ratio = s.optional<double>("range_ratio", 0.0, between(0.0, 1.0));
+  const int n = s.required<int>("requests", between(1, 10'000'000));
+  const auto rate = s.required<PerSecond>("request_rate", positive<PerSecond>());
+  const int seed = s.optional<int>("seed", 1, at_least(0));
+  WorkloadPlan out;
+  out.max_concurrency = s.maybe<int>("max_concurrency", count);
+  const int warm_up = s.optional<int>("warmup_requests", 1, at_least(0));
+  out.expert_skew = s.optional<double>("expert_skew", 0.85, between(0.0, 5.0));
+  out.pause_after_warm_up = Duration::from_seconds(warm_up > 0 ? 1 : 0);
+  if (!s.reading().errors.empty()) return out;
+
+  NumpyLegacyRandom random(static_cast<std::uint32_t>(seed));
+  const auto draw = [&](int length) {
+    const auto low = std::max<std::int64_t>(static_cast<std::int64_t>(length * ratio), 1);
+    return random.randint(low, std::int64_t{length} + 1);
+  };
+  out.requests.resize(static_cast<std::size_t>(n));
+  for (auto& r : out.requests) r.input = draw(input);
+  for (auto& r : out.requests) r.output = draw(output);
+  if (rate.count() <= 1e300) {
+    double at = 0;
+    for (auto& r : out.requests) {
+      // Whole nanoseconds: the logarithm may differ in its last bit between machines.
+      r.send_at = Duration::picoseconds(Duration::from_seconds(at).ps() / 1000 * 1000);
+      at += random.exponential(1 / rate.count());
+    }
+  }
+  for (int i = 0; i < warm_up; ++i)
+    out.warm_up.push_back(
+        {out.requests[0].input, std::min<std::int64_t>(out.requests[0].output, 32), {}});
+  const std::string when =
+      rate.count() > 1e300 ? "all at once" : fmt::format("at {:g}/s", rate.count());
+  out.description = fmt::format(
+      "{} requests {}: {} tokens in, {} out (random {}/{} with range ratio {:g} means {} in, {} "
+      "out)",
+      grouped(n), when, grouped(out.input_tokens()), grouped(out.output_tokens()), input, output,
+      ratio, (out.input_tokens() + n / 2) / n, (out.output_tokens() + n / 2) / n);
+  return out;
+}
+
+const Registered<WorkloadKind> me("bench_serving", {"sglang.bench_serving, dataset random", plan});
+
+}  // namespace
