@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <vector>
 
 NcclEnvironment read_nccl_environment(Section& section) {
@@ -38,11 +39,26 @@ double believed_gbps(const Link& link) {
   return lanes * per_lane[static_cast<std::size_t>(link.gen)] / 80;
 }
 
-const std::vector<double>& candidate_speeds(double compute_capability) {
-  static const std::vector<double> blackwell = {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18};
+// Whether a version "2.29.2" is at least the one given.
+bool at_least(const std::string& version, std::array<int, 3> least) {
+  std::array<int, 3> parts = {};
+  std::istringstream in(version);
+  for (int& part : parts) {
+    in >> part;
+    in.ignore(1, '.');
+  }
+  return parts >= least;
+}
+
+const std::vector<double>& candidate_speeds(double compute_capability, const std::string& version) {
+  static const std::vector<double> blackwell = {90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18};
+  static const std::vector<double> blackwell_2_29_2 = {90, 80, 70, 60, 50, 45,
+                                                       40, 30, 24, 20, 19, 18};
   static const std::vector<double> hopper = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
   static const std::vector<double> older = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
-  return compute_capability >= 10 ? blackwell : compute_capability >= 9 ? hopper : older;
+  if (compute_capability >= 10)
+    return at_least(version, {2, 29, 2}) ? blackwell_2_29_2 : blackwell;
+  return compute_capability >= 9 ? hopper : older;
 }
 
 }  // namespace
@@ -61,7 +77,7 @@ NcclView nccl_view(const Topology& topology, int ranks, double compute_capabilit
                                            gpus[static_cast<std::size_t>((r + 1) % ranks)]))
         ++crossings[static_cast<std::size_t>(hop.link) * 2 + (hop.forward ? 0 : 1)];
     }
-    for (const double speed : candidate_speeds(compute_capability)) {
+    for (const double speed : candidate_speeds(compute_capability, environment.version)) {
       bool fits = true;
       for (std::size_t d = 0; d < crossings.size(); ++d)
         fits = fits && crossings[d] * speed <= believed_gbps(topology.links()[d / 2]);

@@ -91,7 +91,6 @@ CollectivePrice CollectivePricer::compute(Collective op, Bytes size) const {
   out.protocol = nccl_protocol(op, size, ranks_, view_, interconnect_.nccl);
   out.transport = transport_;
   out.channels = view_.channels;
-  out.provenance = std::max(transport.hop_ll.basis, path_limit_->bandwidth.basis);
   double us = 0;
   if (out.protocol == Protocol::ll) {
     const double wire = 2 * chunk;
@@ -113,6 +112,9 @@ CollectivePrice CollectivePricer::compute(Collective op, Bytes size) const {
                 : path <= channels * channel_rate ? "links"
                                                   : "channels";
   }
+  // The law is fitted; what it waits for may rest on less.
+  out.provenance = std::max(Provenance::fitted, out.limit == "links" ? path_limit_->bandwidth.basis
+                                                                     : transport.hop_ll.basis);
   out.time = Duration::from_us(us);
   return out;
 }

@@ -8,6 +8,7 @@
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/dijkstra_shortest_paths.hpp>
 #include <boost/graph/filtered_graph.hpp>
+#include <boost/range/iterator_range.hpp>
 
 #include "sim/base/assert.hpp"
 
@@ -101,8 +102,12 @@ Route Topology::route(DeviceId from, DeviceId to) const {
   Route route;
   for (std::size_t at = target; at != source; at = before[at]) {
     if (before[at] == at) return {};
-    const auto edge = boost::edge(before[at], at, graph_->g).first;
-    const LinkId id = graph_->g[edge].link;
+    // Of parallel links the one of least latency, the first of equals.
+    LinkId id = -1;
+    for (const auto edge : boost::make_iterator_range(boost::out_edges(before[at], graph_->g)))
+      if (boost::target(edge, graph_->g) == at &&
+          (id < 0 || link(graph_->g[edge].link).latency < link(id).latency))
+        id = graph_->g[edge].link;
     route.push_back({id, link(id).a == static_cast<DeviceId>(before[at])});
   }
   std::reverse(route.begin(), route.end());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -34,9 +35,14 @@ std::string Diagnostics::render() const {
   std::vector<const Diagnostic*> order;
   for (const auto& d : list_) order.push_back(&d);
   // In the order of the text within one source; sources in the order in which they came up.
-  std::stable_sort(order.begin(), order.end(), [](const Diagnostic* a, const Diagnostic* b) {
-    if (a->where.source != b->where.source) return false;
-    return std::pair(a->where.line, a->where.column) < std::pair(b->where.line, b->where.column);
+  std::vector<const Source*> sources;
+  for (const auto& d : list_) sources.push_back(d.where.source.get());
+  const auto place = [&](const Diagnostic* d) {
+    const auto first = std::find(sources.begin(), sources.end(), d->where.source.get());
+    return std::tuple(first - sources.begin(), d->where.line, d->where.column);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](const Diagnostic* a, const Diagnostic* b) {
+    return place(a) < place(b);
   });
   std::string out;
   for (const Diagnostic* d : order) {
@@ -45,10 +51,12 @@ std::string Diagnostics::render() const {
       const auto line = d->where.source->line(d->where.line);
       const auto number = fmt::format("{:>4} | ", d->where.line);
       std::string pad;
-      // Tabs stay tabs, so that the caret lands under its character in any terminal.
+      // Tabs stay tabs and the later bytes of a character take no place, so that the caret lands
+      // under its character in any terminal.
       for (int i = 0; i + 1 < d->where.column; ++i) {
-        const auto at = static_cast<std::size_t>(i);
-        pad += at < line.size() && line[at] == '\t' ? '\t' : ' ';
+        const char c = static_cast<std::size_t>(i) < line.size() ? line[i] : ' ';
+        if ((static_cast<unsigned char>(c) & 0xc0) == 0x80) continue;
+        pad += c == '\t' ? '\t' : ' ';
       }
       out += fmt::format("{}{}\n{:>4} | {}^\n", number, line, "", pad);
     }

@@ -52,7 +52,7 @@ struct Split {
 std::optional<Split> split(std::string_view text) {
   text = trim(text);
   const char* begin = text.data();
-  if (text.starts_with('+')) ++begin;
+  if (text.starts_with('+') && !text.starts_with("+-")) ++begin;
   double number = 0;
   const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
   if (error != std::errc() || !std::isfinite(number)) return std::nullopt;
@@ -69,8 +69,11 @@ Parsed<double> with_unit(std::string_view text, const Units& units, std::string_
     return tl::unexpected(ParseError{
         fmt::format("'{}' needs a unit", text),
         fmt::format("write '{} {}'; units: {}", text, units.front().name, names(units))});
-  for (const auto& u : units)
-    if (u.name == parts->unit) return parts->number * u.factor;
+  for (const auto& u : units) {
+    if (u.name != parts->unit) continue;
+    if (const double value = parts->number * u.factor; std::isfinite(value)) return value;
+    return tl::unexpected(ParseError{fmt::format("'{}' is out of range", text), ""});
+  }
   return tl::unexpected(ParseError{fmt::format("'{}' is not a unit of {}", parts->unit, what),
                                    fmt::format("units: {}", names(units))});
 }
@@ -200,20 +203,23 @@ std::string text(Bytes b) {
 
 std::string text(BytesPerSecond r) {
   const double n = r.count();
-  return n < 1e9 ? fmt::format("{:.3g} MB/s", n / 1e6) : fmt::format("{:.4g} GB/s", n / 1e9);
+  if (n < 999.5e6) return fmt::format("{:.3g} MB/s", n / 1e6);
+  return n < 9999.5e9 ? fmt::format("{:.4g} GB/s", n / 1e9) : fmt::format("{:.0f} GB/s", n / 1e9);
 }
 
 std::string text(Duration d) {
-  const double us = d.us();
-  if (std::abs(us) < 1) return fmt::format("{:.3g} ns", us * 1e3);
-  if (std::abs(us) < 1e3) return fmt::format("{:.3g} us", us);
-  if (std::abs(us) < 1e6) return fmt::format("{:.3g} ms", us * 1e-3);
-  return fmt::format("{:.4g} s", us * 1e-6);
+  // The next unit takes over where three digits would round up to 1e+03.
+  const double us = d.us(), size = std::abs(us);
+  if (size < 0.9995) return fmt::format("{:.3g} ns", us * 1e3);
+  if (size < 999.5) return fmt::format("{:.3g} us", us);
+  if (size < 999.5e3) return fmt::format("{:.3g} ms", us * 1e-3);
+  return size < 9999.5e6 ? fmt::format("{:.4g} s", us * 1e-6) : fmt::format("{:.0f} s", us * 1e-6);
 }
 
 std::string grouped(std::int64_t n) {
-  std::string digits = fmt::format("{}", n < 0 ? -n : n);
-  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3)
+  std::string digits = fmt::format("{}", n);
+  const std::ptrdiff_t first = n < 0 ? 1 : 0;
+  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > first; i -= 3)
     digits.insert(static_cast<std::size_t>(i), ",");
-  return n < 0 ? "-" + digits : digits;
+  return digits;
 }

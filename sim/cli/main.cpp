@@ -46,7 +46,7 @@ Exit ceiling(int argc, char** argv) {
                      suggestion(verb, Registry<Command>::names()));
 
   CLI::App app(command->help, "ceiling " + verb);
-  app.footer("example: " + command->example);
+  app.footer("\nexample: " + command->example + "\n");
   const auto action = command->setup(app);
   try {
     app.parse(argc - 1, argv + 1);

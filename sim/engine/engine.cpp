@@ -10,11 +10,20 @@ int EngineSizes::captured_size(std::int64_t batch) const {
 }
 
 std::string memory_sum(const EngineFacts& f, Bytes beside_weights) {
+  // The parts that matter, largest first; the rest as one.
+  auto parts = f.weight_groups;
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string groups;
-  for (const auto& [group, bytes] : f.weight_groups) {
-    if (!groups.empty()) groups += ", ";
-    groups += fmt::format("{} {:.1f}", group, bytes.real() / 1073741824.0);
+  double rest = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const double gib = parts[i].second.real() / 1073741824.0;
+    if (i < 3)
+      groups += fmt::format("{} {:.1f}, ", parts[i].first, gib);
+    else
+      rest += gib;
   }
+  groups += fmt::format("rest {:.1f}", rest);
   const auto line = [](char sign, Bytes b, const std::string& what) {
     return fmt::format("\n  {} {:>8.1f} GiB   {}", sign, b.real() / 1073741824.0, what);
   };

@@ -61,6 +61,12 @@ EngineSetup setup(const EngineFacts& f, Section& s) {
   if (f.sparse_model && sizes.page_size != 64)
     s.error("page_size", "SGLang forces pages of 64 tokens for models with an indexer",
             "leave it out");
+  if (sizes.chunked_prefill_size > 0 && sizes.chunked_prefill_size % sizes.page_size != 0)
+    s.error("chunked_prefill_size",
+            fmt::format("chunked_prefill_size {} is not a whole number of pages of {} tokens",
+                        sizes.chunked_prefill_size, sizes.page_size),
+            fmt::format("try {}",
+                        (sizes.chunked_prefill_size / sizes.page_size + 1) * sizes.page_size));
   sizes.loop_depth = s.optional("disable_overlap_schedule", false) ? 1 : 2;
 
   const bool graphs = s.optional("cuda_graph", f.decode_graphs);

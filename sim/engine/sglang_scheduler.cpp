@@ -29,13 +29,16 @@ class Admission {
           static_cast<double>(std::min(r->max_new - r->generated, clip_)) * new_token_ratio);
   }
 
-  /// The next chunk of a request that was cut before; it goes first.
-  void add_cut(const RequestView& r) {
+  /// The next chunk of a request that was cut before; it goes first. False when there is no room
+  /// for it.
+  bool add_cut(const RequestView& r) {
     std::int64_t length = r.to_prefill() - r.prefilled;
     const std::int64_t most = std::min(cuts_ ? chunk_left_ : length, total_left_);
     const bool cut = length > most;
     if (cut) length = std::max<std::int64_t>(most / page_ * page_, 0);
-    if (length > 0) take(r, length, cut ? 0 : std::min(r.max_new, clip_));
+    if (length == 0) return false;
+    take(r, length, cut ? 0 : std::min(r.max_new, clip_));
+    return true;
   }
 
   /// A request from the queue.
@@ -104,7 +107,8 @@ BatchPlan SglangScheduler::prefill(const SchedulerView& view) {
     return {};
   }
   Admission admission(view, options_, new_token_ratio_);
-  if (view.prefilling) admission.add_cut(*view.prefilling);
+  // Nobody overtakes the request that was cut: it holds a slot already.
+  if (view.prefilling && !admission.add_cut(*view.prefilling)) return {};
   for (const RequestView* r : view.waiting) {
     if (static_cast<std::int64_t>(admission.size()) >= slots) {
       batch_is_full_ = true;

@@ -45,9 +45,9 @@ std::string reason(const RunReport& base, const RunReport& other) {
 std::string render_comparison(const std::vector<RunReport>& reports) {
   SIM_ASSERT(!reports.empty());
   const RunReport& base = reports.front();
-  std::string out = base.title + "\n" + wrapped(base.workload, 0) + "\n";
-  Table table({"", "output tok/s", "ratio", "90 % interval", "TTFT p99 ms", "TPOT mean ms",
-               "step ms", "GPU / host"},
+  std::string out = wrapped(base.title, 0) + wrapped(base.workload, 0) + "\n";
+  Table table({"", "output tok/s", "ratio", "90 % interval", "TTFT p99", "TPOT mean", "step ms",
+               "GPU / host"},
               2);
   for (const auto& r : reports) {
     const double ratio = r.metrics.output_throughput / base.metrics.output_throughput;
@@ -58,8 +58,9 @@ std::string render_comparison(const std::vector<RunReport>& reports) {
                fmt::format("{} / {}", figure(r.step_device_ms), figure(r.step_host_ms))});
   }
   out += table.text();
-  out += fmt::format("  (step: decode of the largest batch, {} requests in the base)\n\n",
-                     base.step_batch);
+  out +=
+      fmt::format("  (times in ms; step: decode of the largest batch, {} requests in the base)\n\n",
+                  base.step_batch);
   for (std::size_t i = 1; i < reports.size(); ++i) {
     const double ratio = reports[i].metrics.output_throughput / base.metrics.output_throughput;
     out += wrapped(fmt::format("{}: {:.2f} times the base. {}.", reports[i].name, ratio,

@@ -36,21 +36,21 @@ void metric_rows(const RunReport& r, Table& table) {
     table.row({label, figure(value),
                i ? fmt::format("{} to {}", figure(i->low), figure(i->high)) : "",
                e ? figure(e->measured) : "",
-               e ? percent_error(e->error) + (e->failed() ? " !"
+               e ? percent_error(e->error) + (e->failed() ? " MISS"
                                               : e->within ? ""
-                                                          : " (recorded)")
+                                                          : ", not judged")
                  : ""});
   };
   row("output tok/s", "output_throughput");
   row("total tok/s", "total_throughput");
   row("requests/s", "request_throughput");
   row("duration s", "duration_s");
-  table.row({"TTFT ms   mean / p50 / p99", latency(r.metrics.ttft_ms)});
-  table.row({"TPOT ms   mean / p50 / p99", latency(r.metrics.tpot_ms)});
-  table.row({"ITL ms    mean / p50 / p99", latency(r.metrics.itl_ms)});
-  table.row({"E2E ms    mean / p50 / p99", latency(r.metrics.e2e_ms)});
+  table.row({"TTFT ms  mean / p50 / p99", latency(r.metrics.ttft_ms)});
+  table.row({"TPOT ms  mean / p50 / p99", latency(r.metrics.tpot_ms)});
+  table.row({"ITL ms   mean / p50 / p99", latency(r.metrics.itl_ms)});
+  table.row({"E2E ms   mean / p50 / p99", latency(r.metrics.e2e_ms)});
   row("concurrency", "concurrency");
-  row("server decode log, peak tok/s", "server_decode_throughput_peak");
+  row("decode log peak tok/s", "server_decode_throughput_peak");
   for (const auto& e : r.expect) {
     static const std::vector<std::string> shown = {
         "output_throughput", "total_throughput", "request_throughput",
@@ -62,7 +62,7 @@ void metric_rows(const RunReport& r, Table& table) {
 }  // namespace
 
 std::string render(const RunReport& r) {
-  std::string out = r.title + "\n" + wrapped(r.workload, 0);
+  std::string out = wrapped(r.title, 0) + wrapped(r.workload, 0);
   for (const auto& note : r.notes) out += wrapped("note: " + note, 0);
   out += "\n";
 
@@ -90,8 +90,8 @@ std::string render(const RunReport& r) {
     Table table({"", "ms", "share", "bound by", "rests on"}, 4);
     table.left(3).left(4);
     for (const auto& row : r.breakdown)
-      table.row({row.via.empty() ? row.operators : row.operators + ", " + row.via, figure(row.ms),
-                 percent(row.share), row.resource, row.rests_on});
+      table.row({row.via.empty() ? row.operators : row.operators + " (" + row.via + ")",
+                 figure(row.ms), percent(row.share), row.resource, row.rests_on});
     out += table.text();
     out += fmt::format("    (GPU {} ms, host {} ms to issue it; ", figure(r.step_device_ms),
                        figure(r.step_host_ms));
@@ -100,12 +100,14 @@ std::string render(const RunReport& r) {
       shares +=
           fmt::format("{}{} {}", shares.empty() ? "" : ", ", percent(share), name(provenance));
     out += shares + ")\n";
+    for (const auto& note : r.breakdown_notes) out += wrapped(note, 4);
   }
   if (!r.ceilings.empty()) {
-    std::string line = "ceilings, output tok/s if only one counted:";
+    std::string line = "ceilings, output tok/s if only one counted: ";
     for (const auto& c : r.ceilings)
-      line += fmt::format("   {} {}", c.resource, figure(c.output_throughput));
-    out += "\n" + wrapped(line, 2);
+      line += fmt::format("{}{} {}", &c == &r.ceilings.front() ? "" : " | ", c.resource,
+                          figure(c.output_throughput));
+    out += '\n' + wrapped(line, 2);
   }
   if (!r.drivers.empty()) {
     std::string line = "the interval comes from:";

@@ -45,7 +45,7 @@ struct WhatIf {
 
 struct BreakdownRow {
   std::string operators, resource;
-  std::string via;  // the transport of a collective: "staged through host memory"
+  std::string via;  // the transport of a collective: "staged", "P2P"
   double ms = 0, share = 0;
   Provenance provenance = Provenance::exact;
   std::string rests_on;
@@ -67,6 +67,7 @@ struct RunReport {
   double step_ms = 0;  // of the busiest decode pass, in a steady row of such passes
   double step_device_ms = 0, step_host_ms = 0;
   std::vector<BreakdownRow> breakdown;  // adds up to step_ms
+  std::vector<std::string> breakdown_notes;
   std::vector<std::pair<Provenance, double>> provenance_shares;
   std::vector<Ceiling> ceilings;  // lowest first
   std::string verdict;

@@ -27,7 +27,7 @@ std::string Table::text() const {
   for (const auto& row : rows_) {
     std::string line(static_cast<std::size_t>(indent_), ' ');
     for (std::size_t c = 0; c < row.size(); ++c) {
-      if (c > 0) line += "   ";
+      if (c > 0) line += "  ";
       line += left_[c] ? fmt::format("{:<{}}", row[c], width[c])
                        : fmt::format("{:>{}}", row[c], width[c]);
     }
@@ -62,7 +62,9 @@ std::string wrapped(const std::string& text, int indent, int width) {
   while (at < text.size()) {
     const auto space = std::min(text.find(' ', at), text.size());
     const std::string word = text.substr(at, space - at);
-    if (!line.empty() && static_cast<int>(pad.size() + line.size() + 1 + word.size()) > width) {
+    const bool unit = word.starts_with('%');  // stays with its number
+    if (!line.empty() && !unit &&
+        static_cast<int>(pad.size() + line.size() + 1 + word.size()) > width) {
       out += pad + line + "\n";
       line.clear();
     }

@@ -26,4 +26,4 @@ std::string percent(double share);
 std::string figure(double value);
 
 /// Text broken at spaces to `width` columns, each line after `indent` spaces.
-std::string wrapped(const std::string& text, int indent, int width = 98);
+std::string wrapped(const std::string& text, int indent, int width = 96);

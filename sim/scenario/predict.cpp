@@ -25,11 +25,7 @@ std::string spread_text(double spread) {
   return spread > 1 ? fmt::format(", x or / {:g}", spread) : "";
 }
 
-std::string on_runs(const std::vector<std::string>& runs) {
-  return runs.empty() ? "" : fmt::format(" on {}", fmt::join(runs, ", "));
-}
-
-// What the collective's numbers rest on: its transport and the one that limits it.
+// What the collective's numbers rest on: its transport and the link that limits it.
 std::string rests_on_links(const Experiment& e) {
   const auto& c = e.collectives();
   if (!c.path_limit()) return "no collective";
@@ -37,15 +33,26 @@ std::string rests_on_links(const Experiment& e) {
   const auto& hop = staged ? c.interconnect().shm.hop_ll : c.interconnect().p2p.hop_ll;
   const auto& limit = c.path_limit()->bandwidth;
   if (staged && c.path_limit()->kind == "memory")
-    return fmt::format("{}{}: {} {}{}", name(limit.basis), on_runs(limit.fitted_on), limit.label,
-                       text(limit.value), spread_text(limit.spread));
+    return fmt::format("{}: {} {}{}", name(limit.basis), limit.label, text(limit.value),
+                       spread_text(limit.spread));
   return fmt::format("{}: NCCL ring law, hop {}", name(hop.basis), text(hop.value));
 }
 
-// The laws behind a group of operators.
-std::string rests_on_laws(const Experiment& e, const BreakdownItem& item) {
-  return fmt::format("{}: laws of {}, median error {}", name(item.provenance), e.build().tables,
-                     fmt::format("{:.0f} %", item.error * 100));
+// Once below the breakdown, what its lines have in common.
+std::vector<std::string> breakdown_notes(const Experiment& e) {
+  std::vector<std::string> out;
+  const auto& c = e.collectives();
+  std::string line = fmt::format("kernels: hardware/tables/{}/laws.yaml", e.build().tables);
+  if (c.transport() == Transport::shm) line += "; staged: through host memory, no P2P";
+  out.push_back(line);
+  std::vector<std::string> runs = e.build().dispatch.fitted_on;
+  if (c.path_limit())
+    for (const auto& run : c.path_limit()->bandwidth.fitted_on)
+      if (std::find(runs.begin(), runs.end(), run) == runs.end()) runs.push_back(run);
+  if (!runs.empty())
+    out.push_back(
+        fmt::format("launch and staging costs were fitted on: {}", fmt::join(runs, ", ")));
+  return out;
 }
 
 void describe_step(const Experiment& e, RunReport& r) {
@@ -82,12 +89,14 @@ void describe_step(const Experiment& e, RunReport& r) {
   for (const auto& item : b.items) {
     if (item.time == Duration()) continue;
     const bool links = item.resource == "interconnect";
-    const std::string via = !links ? ""
-                            : e.collectives().transport() == Transport::shm
-                                ? "staged through host memory"
-                                : "P2P";
-    r.breakdown.push_back({item.group, item.resource, via, item.time.ms(), item.time / step,
-                           item.provenance, links ? rests_on_links(e) : rests_on_laws(e, item)});
+    const std::string via = !links                                          ? ""
+                            : e.collectives().transport() == Transport::shm ? "staged"
+                                                                            : "P2P";
+    r.breakdown.push_back(
+        {item.group, item.resource, via, item.time.ms(), item.time / step, item.provenance,
+         links
+             ? rests_on_links(e)
+             : fmt::format("{}, median error {:.0f} %", name(item.provenance), item.error * 100)});
     share(item.provenance, item.time);
   }
   if (step > b.device) {
@@ -98,7 +107,7 @@ void describe_step(const Experiment& e, RunReport& r) {
          dispatch.basis,
          busiest.captured
              ? fmt::format("{}: scheduler and graph launch", name(e.build().step_host.basis))
-             : fmt::format("{}{}: {} a launch", name(dispatch.basis), on_runs(dispatch.fitted_on),
+             : fmt::format("{}: {} a launch", name(dispatch.basis),
                            text(dispatch.value + e.machine().host.kernel_launch.value))});
     share(dispatch.basis, waits);
   }
@@ -107,6 +116,7 @@ void describe_step(const Experiment& e, RunReport& r) {
   std::stable_sort(shares.begin(), shares.end(),
                    [](const auto& a, const auto& c) { return a.second > c.second; });
   r.provenance_shares = std::move(shares);
+  r.breakdown_notes = breakdown_notes(e);
 }
 
 void find_ceilings(Experiment& e, RunReport& r) {

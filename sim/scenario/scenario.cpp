@@ -114,11 +114,15 @@ Expected<std::vector<Scenario>> load_scenarios(const std::string& path,
     }
   }
   for (const auto& change : overrides) {
-    auto value = parse_yaml("--set " + change.path + "=" + change.value, change.value);
+    const std::string source = "--set " + change.path + "=" + change.value;
+    auto value = parse_yaml(source, change.value);
     if (!value) {
       reading.errors.append(value.error());
       continue;
     }
+    // A single value stands on the command line, not in a line and column of it.
+    if (value->is_scalar())
+      value = Settings::scalar(value->text(), {std::make_shared<Source>(Source{source, ""}), 0, 0});
     const std::string root = change.path.substr(0, change.path.find('.'));
     if (root == "expect" || root == "points" ||
         std::find(keys.begin(), keys.end(), root) == keys.end()) {

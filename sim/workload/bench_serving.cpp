@@ -13,6 +13,8 @@
 
 namespace {
 
+constexpr double longest_s = 864'000;  // the clock runs 26 days
+
 WorkloadPlan plan(Section& s) {
   const auto count = positive<int>();
   s.word("dataset", {"random"}, "random");
@@ -43,6 +45,13 @@ WorkloadPlan plan(Section& s) {
       // Whole nanoseconds: the logarithm may differ in its last bit between machines.
       r.send_at = Duration::picoseconds(Duration::from_seconds(at).ps() / 1000 * 1000);
       at += random.exponential(1 / rate.count());
+      if (at > longest_s) {
+        s.error("request_rate",
+                fmt::format("at {:g}/s the requests come for longer than {:g} days", rate.count(),
+                            longest_s / 86400),
+                "choose a higher rate or fewer requests");
+        return out;
+      }
     }
   }
   for (int i = 0; i < warm_up; ++i)
