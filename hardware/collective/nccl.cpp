@@ -56,8 +56,7 @@ const std::vector<double>& candidate_speeds(double compute_capability, const std
                                                        40, 30, 24, 20, 19, 18};
   static const std::vector<double> hopper = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
   static const std::vector<double> older = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
-  if (compute_capability >= 10)
-    return at_least(version, {2, 29, 2}) ? blackwell_2_29_2 : blackwell;
+  if (compute_capability >= 10) return at_least(version, {2, 29, 2}) ? blackwell_2_29_2 : blackwell;
   return compute_capability >= 9 ? hopper : older;
 }
 

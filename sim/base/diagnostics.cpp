@@ -41,9 +41,8 @@ std::string Diagnostics::render() const {
     const auto first = std::find(sources.begin(), sources.end(), d->where.source.get());
     return std::tuple(first - sources.begin(), d->where.line, d->where.column);
   };
-  std::stable_sort(order.begin(), order.end(), [&](const Diagnostic* a, const Diagnostic* b) {
-    return place(a) < place(b);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const Diagnostic* a, const Diagnostic* b) { return place(a) < place(b); });
   std::string out;
   for (const Diagnostic* d : order) {
     out += fmt::format("{}: error: {}\n", d->where.text(), d->message);

@@ -100,6 +100,14 @@ std::string to_json(const std::vector<RunReport>& reports) {
   if (!reports.empty()) {
     const auto& c = reports.front().context;
     out["context"] = {{"version", c.version}, {"commit", c.commit}};
+    // Of the first result; each has its own as well.
+    out["context"]["scenario_hash"] = c.scenario_hash;
+    for (const auto& v : reports.front().values)
+      if (v.path == "workload.seed") out["context"]["seed"] = std::stoll(v.value);
+    out["context"]["tables"] = Json::array();
+    for (const auto& file : c.files)
+      if (file.find("hardware/tables/") != std::string::npos)
+        out["context"]["tables"].push_back(file);
   }
   Json results = Json::array();
   for (const auto& r : reports) results.push_back(result(r));

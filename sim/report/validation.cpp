@@ -17,10 +17,7 @@ std::string render_validation(const std::vector<RunReport>& reports) {
   for (const auto& r : reports) {
     for (const auto& e : r.expect) {
       table.row({r.name, e.metric, figure(e.measured), figure(e.predicted), percent_error(e.error),
-                 e.within ? "+-" + percent(*e.within) : "-",
-                 e.failed() ? "MISS"
-                 : e.within ? ""
-                            : "recorded, not judged"});
+                 e.within ? "+-" + percent(*e.within) : "not judged", e.failed() ? "MISS" : ""});
       if (!e.within) continue;
       const auto& file = r.context.scenario_file;
       if (!by_file.contains(file)) order.push_back(file);
@@ -29,8 +26,8 @@ std::string render_validation(const std::vector<RunReport>& reports) {
       failed += e.failed();
     }
     if (r.expect.empty())
-      table.row({r.name, "output_throughput", "-", figure(r.metrics.output_throughput), "", "-",
-                 "no measurement"});
+      table.row(
+          {r.name, "output_throughput", "-", figure(r.metrics.output_throughput), "", "none", ""});
   }
   std::string out = table.text() + "\n";
   Table files({"file", "judged", "median error", "p90"}, 2);

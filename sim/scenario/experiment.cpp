@@ -71,6 +71,14 @@ std::string choose_build(const std::string& engine, const Settings& gpu, Inputs&
   return {};
 }
 
+// Every tensor parallel size that this model and this machine allow, for people.
+std::string sizes_that_fit(const ModelSpec& model, const Machine& machine) {
+  std::vector<int> sizes;
+  for (int tp = 1; tp <= machine.gpu_count(); ++tp)
+    if (tensor_parallel_obstacle(model, tp).empty()) sizes.push_back(tp);
+  return fmt::format("possible here: {}", fmt::join(sizes, ", "));
+}
+
 void collect_uncertain(const Settings& node, const std::string& path, std::vector<Uncertain>& out) {
   if (node.is_map() && node.find("value") && node.find("spread")) {
     const auto spread = parse<double>(text_of(node.find("spread")));
@@ -151,6 +159,9 @@ Expected<Inputs> resolve(const Scenario& scenario) {
                  "it is the version of the format; this ceiling reads 1");
 
   if (const Settings* constants = in.scenario.find("constants")) {
+    if (!constants->is_map() && !constants->is_null())
+      errors.error(constants->where(), "constants must map paths to values",
+                   "write for example 'machine.host.kernel_launch: 3 us'");
     for (const auto& entry : constants->entries()) {
       const auto dot = entry.key.find('.');
       Settings* tree = in.tree(entry.key.substr(0, dot));
@@ -227,10 +238,13 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
     if (hardware_read) {
       const int tp = e->tensor_parallel_;
       if (const auto obstacle = tensor_parallel_obstacle(e->model_, tp); !obstacle.empty())
-        s.error("tensor_parallel", fmt::format("tensor_parallel: {}", obstacle));
+        s.error("tensor_parallel", fmt::format("tensor_parallel: {}", obstacle),
+                sizes_that_fit(e->model_, e->machine_));
       if (tp > e->machine_.gpu_count())
-        s.error("tensor_parallel", fmt::format("tensor_parallel is {} but the machine has {} GPUs",
-                                               tp, e->machine_.gpu_count()));
+        s.error("tensor_parallel",
+                fmt::format("tensor_parallel is {} but the machine has {} GPUs", tp,
+                            e->machine_.gpu_count()),
+                sizes_that_fit(e->model_, e->machine_));
       if (e->build_.engine != kind)
         s.error("build",
                 fmt::format("build '{}' is of engine '{}'", in.build_id, e->build_.engine));

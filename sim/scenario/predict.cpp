@@ -191,26 +191,57 @@ void find_what_ifs(const Experiment& e, const Scenario& scenario, RunReport& r) 
   }
 }
 
+// Up to which batch the host is slower than the GPUs, at the mean KV length of the busiest pass; 0
+// when it never is.
+std::int64_t host_bound_up_to(const Experiment& e, const RunReport& r) {
+  const double slow = e.machine().host.virtualisation.value;
+  std::int64_t last = 0;
+  for (std::int64_t batch = 1; batch <= r.step_batch; ++batch) {
+    const int captured = e.sizes().captured_size(batch);
+    const std::int64_t padded = captured > 0 ? captured : batch;
+    PassShape shape;
+    shape.decode_sequences = shape.heads_rows = padded;
+    shape.decode_kv_tokens = shape.decode_kv_tokens_capped = padded * r.step_kv_mean;
+    shape.kv_max = r.step_kv_mean;
+    const Timeline t = e.cost(shape, captured > 0);
+    const Duration around =
+        (e.build().step_host.value + batch * e.build().sequence_host.value).scaled(slow);
+    if (t.host + around > t.device) last = batch;
+  }
+  return last;
+}
+
+std::string sentence_case(std::string s) {
+  if (!s.empty() && s[0] >= 'a' && s[0] <= 'z') s[0] = static_cast<char>(s[0] - 'a' + 'A');
+  return s;
+}
+
 void give_verdict(const Experiment& e, RunReport& r) {
   if (r.ceilings.size() < 2 || r.breakdown.empty()) return;
-  const auto& first = r.ceilings[0];
-  const auto& second = r.ceilings[1];
-  double waits = 0;
-  std::string what;
+  const Ceiling& first = r.ceilings[0];
+  const Ceiling& second = r.ceilings[1];
+  double collectives = 0;
   for (const auto& row : r.breakdown)
-    if (row.resource == "interconnect") waits += row.ms;
-  if (first.resource == "interconnect")
-    what = fmt::format(": {} of the {} ms of a step are collectives", figure(waits),
-                       figure(r.step_ms));
-  else if (first.resource == "kernel launch")
-    what = fmt::format(": issuing a step of {} launches takes {} ms, the GPU {} ms",
-                       grouped(e.step().graph().launches()), figure(r.step_host_ms),
-                       figure(r.step_device_ms));
-  else if (first.resource == "arrivals")
-    what = ": the requests come no faster";
-  r.verdict = fmt::format("The {} holds it{}. Next behind it: {} ({} tok/s).",
-                          first.resource == "arrivals" ? "load" : first.resource, what,
-                          second.resource, figure(second.output_throughput));
+    if (row.resource == "interconnect") collectives += row.ms;
+  // Two ceilings within a quarter of each other: taking one away brings little.
+  const bool close = second.output_throughput < 1.25 * first.output_throughput;
+  if (first.resource == "arrivals")
+    r.verdict = "The load holds it: the requests come no faster";
+  else if (close)
+    r.verdict = fmt::format("Two walls of nearly equal height: {} ({} tok/s) and {} ({} tok/s)",
+                            first.resource, figure(first.output_throughput), second.resource,
+                            figure(second.output_throughput));
+  else
+    r.verdict = fmt::format("{} holds it", sentence_case(first.resource));
+  r.verdict += fmt::format(". A step of {} requests takes the GPUs {} ms", r.step_batch,
+                           figure(r.step_device_ms));
+  if (collectives > 0) r.verdict += fmt::format(", {} of them in collectives", figure(collectives));
+  r.verdict += fmt::format("; the host needs {} ms", figure(r.step_host_ms));
+  if (const auto batch = host_bound_up_to(e, r); batch > 0)
+    r.verdict += fmt::format(" and is the slower one up to a batch of {}", batch);
+  r.verdict += close ? "."
+                     : fmt::format(". Next behind it: {} ({} tok/s).", second.resource,
+                                   figure(second.output_throughput));
 }
 
 void warn(const Experiment& e, RunReport& r) {

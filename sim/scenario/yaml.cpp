@@ -1,5 +1,6 @@
 #include "sim/scenario/yaml.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -91,7 +92,17 @@ Expected<Settings> load_yaml(const std::string& path, const Location& wanted_by)
   Diagnostics errors;
   std::error_code code;
   if (!std::filesystem::is_regular_file(path, code)) {
-    errors.error(wanted_by, fmt::format("there is no file '{}'", path));
+    std::vector<std::string> neighbours;
+    const auto folder = std::filesystem::path(path).parent_path();
+    for (const auto& entry :
+         std::filesystem::directory_iterator(folder.empty() ? "." : folder, code))
+      if (entry.path().extension() == ".yaml")
+        neighbours.push_back((folder / entry.path().filename()).string());
+    std::sort(neighbours.begin(), neighbours.end());
+    const auto near = nearest(path, neighbours);
+    errors.error(wanted_by, fmt::format("there is no file '{}'", path),
+                 near.empty() ? "paths start at the folder in which the command runs"
+                              : fmt::format("did you mean '{}'?", near));
     return tl::unexpected(errors);
   }
   if (std::filesystem::file_size(path, code) > 8'000'000) {

@@ -26,7 +26,7 @@ WorkloadPlan plan(Section& s) {
   const int seed = s.optional<int>("seed", 1, at_least(0));
   WorkloadPlan out;
   out.max_concurrency = s.maybe<int>("max_concurrency", count);
-  const int warm_up = s.optional<int>("warmup_requests", 1, at_least(0));
+  const int warm_up = s.optional<int>("warmup_requests", 1, between(0, 10'000));
   out.expert_skew = s.optional<double>("expert_skew", 0.85, between(0.0, 5.0));
   out.pause_after_warm_up = Duration::from_seconds(warm_up > 0 ? 1 : 0);
   if (!s.reading().errors.empty()) return out;
