@@ -48,9 +48,9 @@ GpuSpec read_gpu(const std::string& id, const Settings& file, Reading& reading) 
   gpu.sm_count = s.required<int>("sm_count", positive<int>());
   gpu.memory = s.required<Bytes>("memory", positive<Bytes>());
   gpu.l2 = s.required<Bytes>("l2", positive<Bytes>());
-  gpu.memory_bandwidth = s.required<BytesPerSecond>("memory_bandwidth", positive<BytesPerSecond>());
-  gpu.bf16 = s.required<FlopsPerSecond>("bf16", positive<FlopsPerSecond>());
-  gpu.fp8 = s.optional<FlopsPerSecond>("fp8", gpu.bf16, positive<FlopsPerSecond>());
-  gpu.nvfp4 = s.optional<FlopsPerSecond>("nvfp4", gpu.fp8, positive<FlopsPerSecond>());
+  gpu.memory_bandwidth = s.required<BytesPerSecond>("memory_bandwidth", plausible_bandwidth());
+  gpu.bf16 = s.required<FlopsPerSecond>("bf16", plausible_peak());
+  gpu.fp8 = s.optional<FlopsPerSecond>("fp8", gpu.bf16, plausible_peak());
+  gpu.nvfp4 = s.optional<FlopsPerSecond>("nvfp4", gpu.fp8, plausible_peak());
   return gpu;
 }

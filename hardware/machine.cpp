@@ -9,8 +9,7 @@ TransportSpec read_transport(Section& parent, const std::string& key, double hop
                              double hop_simple_us) {
   TransportSpec out;
   Section s(parent.take(key), "machine." + key, parent.reading());
-  out.hop_ll =
-      s.constant<Duration>("hop_latency", Duration::from_us(hop_ll_us), positive<Duration>());
+  out.hop_ll = s.constant<Duration>("hop_latency", Duration::from_us(hop_ll_us), plausible_time());
   if (!s.has("hop_latency")) out.hop_ll.basis = Provenance::fitted;
   // A Simple step is an LL hop plus fence and barrier: a slower host is slower by the same amount.
   out.hop_simple = Duration::from_us(hop_simple_us + out.hop_ll.value.us() - hop_ll_us);
@@ -45,15 +44,13 @@ Machine read_machine(const std::string& id, const Settings& file, Reading& readi
   }
   if (const Settings* host = s.take_required("host")) {
     Section h(*host, "machine.host", reading);
-    m.host.kernel_launch =
-        h.constant<Duration>("kernel_launch", std::nullopt, at_least(Duration()));
-    m.host.graph_launch = h.constant<Duration>("graph_launch", std::nullopt, at_least(Duration()));
+    m.host.kernel_launch = h.constant<Duration>("kernel_launch", std::nullopt, plausible_time());
+    m.host.graph_launch = h.constant<Duration>("graph_launch", std::nullopt, plausible_time());
     m.host.graph_launch_per_node =
-        h.constant<Duration>("graph_launch_per_node", std::nullopt, at_least(Duration()));
+        h.constant<Duration>("graph_launch_per_node", std::nullopt, plausible_time());
     m.host.virtualisation = h.constant<double>("virtualisation", std::nullopt, between(1.0, 10.0));
-    m.host.request_path = h.constant<Duration>("request_path", std::nullopt, at_least(Duration()));
-    m.host.response_path =
-        h.constant<Duration>("response_path", std::nullopt, at_least(Duration()));
+    m.host.request_path = h.constant<Duration>("request_path", std::nullopt, plausible_time());
+    m.host.response_path = h.constant<Duration>("response_path", std::nullopt, plausible_time());
   }
   if (const Settings* topology = s.take_required("topology")) {
     Section t(*topology, "machine.topology", reading);

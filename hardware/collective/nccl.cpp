@@ -21,7 +21,7 @@ NcclEnvironment read_nccl_environment(Section& section) {
   if (const Settings* file = section.take("graph_file")) {
     Section s(*file, "nccl.graph_file", section.reading());
     env.graph_file = NcclEnvironment::GraphFile{
-        s.required<BytesPerSecond>("bus", positive<BytesPerSecond>()).count() / 1e9,
+        s.required<BytesPerSecond>("bus", plausible_bandwidth()).count() / 1e9,
         s.required<int>("channels", between(1, 64))};
   }
   return env;

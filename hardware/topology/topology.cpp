@@ -162,8 +162,9 @@ Topology read_topology(Section& section) {
   for (const auto& d : topology.devices()) device_names.push_back(d.name);
   const Settings* links = section.take_required("links");
   if (links && !links->is_sequence()) section.error("links", "links must be a list");
+  int number = 0;
   for (const auto& item : links ? links->items() : std::vector<Settings>()) {
-    Section s(item, "link", section.reading());
+    Section s(item, fmt::format("{}.links.{}", section.path(), number++), section.reading());
     Link link;
     const auto ends = s.words("between");
     if (ends.size() != 2) {
@@ -177,9 +178,8 @@ Topology read_topology(Section& section) {
       if (link.a == link.b && link.a >= 0) s.error("between", "a link joins two different devices");
     }
     link.kind = s.word("kind", link_kinds, "pcie");
-    link.bandwidth =
-        s.constant<BytesPerSecond>("bandwidth", std::nullopt, positive<BytesPerSecond>());
-    link.latency = s.optional<Duration>("latency", Duration(), at_least(Duration()));
+    link.bandwidth = s.constant<BytesPerSecond>("bandwidth", std::nullopt, plausible_bandwidth());
+    link.latency = s.optional<Duration>("latency", Duration(), plausible_time());
     link.gen = s.maybe<int>("gen", between(1, 6)).value_or(0);
     link.lanes = s.maybe<int>("lanes", between(1, 32)).value_or(0);
     if (link.a >= 0 && link.b >= 0 && link.a != link.b) topology.add(std::move(link));

@@ -13,8 +13,8 @@ class BatchedGemm final : public CostModel<BatchedGemmShape> {
   BatchedGemm(const GpuSpec& gpu, Section& s)
       : gpu_(gpu),
         quality_(read_quality(s)),
-        start_us_(s.required<Duration>("start", at_least(Duration())).us()),
-        peak_(s.required<FlopsPerSecond>("peak", positive<FlopsPerSecond>()).count()) {}
+        start_us_(s.required<Duration>("start", plausible_time()).us()),
+        peak_(s.required<FlopsPerSecond>("peak", plausible_peak()).count()) {}
 
   Prediction predict(const BatchedGemmShape& s) const override {
     SIM_ASSERT(s.batch > 0 && s.m > 0 && s.n > 0 && s.k > 0);

@@ -4,7 +4,7 @@
 
 ModelQuality read_quality(Section& section) {
   ModelQuality q;
-  const auto scale = section.constant<double>("scale", 1.0, positive<double>());
+  const auto scale = section.constant<double>("scale", 1.0, between(0.01, 100.0));
   q.provenance = scale.basis;
   q.scale = scale.value;
   q.error = section.required<double>("error", between(0.0, 10.0));

@@ -14,9 +14,9 @@ class DistinctExpertsMoe final : public CostModel<MoeShape> {
   DistinctExpertsMoe(const GpuSpec& gpu, Section& s)
       : gpu_(gpu),
         quality_(read_quality(s)),
-        start_us_(s.required<Duration>("start", at_least(Duration())).us()),
-        bandwidth_(s.required<BytesPerSecond>("bandwidth", positive<BytesPerSecond>()).count()),
-        peak_(s.required<FlopsPerSecond>("peak", positive<FlopsPerSecond>()).count()) {}
+        start_us_(s.required<Duration>("start", plausible_time()).us()),
+        bandwidth_(s.required<BytesPerSecond>("bandwidth", plausible_bandwidth()).count()),
+        peak_(s.required<FlopsPerSecond>("peak", plausible_peak()).count()) {}
 
   Prediction predict(const MoeShape& s) const override {
     SIM_ASSERT(s.tokens > 0 && s.hidden > 0 && s.inter > 0 && s.distinct_experts > 0);

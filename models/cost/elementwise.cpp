@@ -11,7 +11,7 @@ class Elementwise final : public CostModel<ElementwiseShape> {
   Elementwise(const GpuSpec& gpu, Section& s)
       : gpu_(gpu),
         quality_(read_quality(s)),
-        floor_us_(s.required<Duration>("floor", at_least(Duration())).us()),
+        floor_us_(s.required<Duration>("floor", plausible_time()).us()),
         efficiency_(s.required<double>("bandwidth_efficiency", between(0.01, 1.0))) {}
 
   Prediction predict(const ElementwiseShape& s) const override {

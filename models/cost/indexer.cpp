@@ -16,9 +16,9 @@ class Indexer final : public CostModel<IndexerShape> {
   Indexer(const GpuSpec& gpu, Section& s)
       : gpu_(gpu),
         quality_(read_quality(s)),
-        start_us_(s.required<Duration>("start", at_least(Duration())).us()),
-        top_k_us_(s.required<Duration>("top_k", at_least(Duration())).us()),
-        pair_us_(s.required<Duration>("per_pair", at_least(Duration())).us()) {}
+        start_us_(s.required<Duration>("start", plausible_time()).us()),
+        top_k_us_(s.required<Duration>("top_k", plausible_time()).us()),
+        pair_us_(s.required<Duration>("per_pair", plausible_time()).us()) {}
 
   Prediction predict(const IndexerShape& s) const override {
     SIM_ASSERT(s.sequences > 0 && s.pairs > 0);

@@ -16,9 +16,9 @@ class MlaDecode final : public CostModel<MlaDecodeShape> {
   MlaDecode(const GpuSpec& gpu, Section& s)
       : gpu_(gpu),
         quality_(read_quality(s)),
-        start_us_(s.required<Duration>("start", at_least(Duration())).us()),
-        sequence_us_(s.required<Duration>("per_sequence", at_least(Duration())).us()),
-        bandwidth_(s.required<BytesPerSecond>("bandwidth", positive<BytesPerSecond>()).count()) {}
+        start_us_(s.required<Duration>("start", plausible_time()).us()),
+        sequence_us_(s.required<Duration>("per_sequence", plausible_time()).us()),
+        bandwidth_(s.required<BytesPerSecond>("bandwidth", plausible_bandwidth()).count()) {}
 
   Prediction predict(const MlaDecodeShape& s) const override {
     SIM_ASSERT(s.sequences > 0 && s.kv_tokens >= s.sequences && s.heads > 0);
@@ -42,9 +42,9 @@ class MlaPrefill final : public CostModel<MlaPrefillShape> {
   MlaPrefill(const GpuSpec& gpu, Section& s)
       : gpu_(gpu),
         quality_(read_quality(s)),
-        start_us_(s.required<Duration>("start", at_least(Duration())).us()),
-        serial_us_(s.required<Duration>("per_token_of_longest", at_least(Duration())).us()),
-        peak_(s.required<FlopsPerSecond>("peak", positive<FlopsPerSecond>()).count()) {}
+        start_us_(s.required<Duration>("start", plausible_time()).us()),
+        serial_us_(s.required<Duration>("per_token_of_longest", plausible_time()).us()),
+        peak_(s.required<FlopsPerSecond>("peak", plausible_peak()).count()) {}
 
   Prediction predict(const MlaPrefillShape& s) const override {
     SIM_ASSERT(s.sequences > 0 && s.pairs >= s.tokens && s.heads > 0);

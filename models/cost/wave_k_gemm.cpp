@@ -23,10 +23,10 @@ class WaveKGemm final : public CostModel<GemmShape> {
       Section c(*node, s.path() + "." + key, s.reading());
       Law& law = laws_[static_cast<int>(p)];
       law.known = true;
-      law.start_us = c.required<Duration>("start", at_least(Duration())).us();
-      law.bandwidth = c.required<BytesPerSecond>("bandwidth", positive<BytesPerSecond>()).count();
-      law.peak = c.required<FlopsPerSecond>("peak", positive<FlopsPerSecond>()).count();
-      law.wave_us_per_k = c.required<Duration>("wave_per_k", at_least(Duration())).us();
+      law.start_us = c.required<Duration>("start", plausible_time()).us();
+      law.bandwidth = c.required<BytesPerSecond>("bandwidth", plausible_bandwidth()).count();
+      law.peak = c.required<FlopsPerSecond>("peak", plausible_peak()).count();
+      law.wave_us_per_k = c.required<Duration>("wave_per_k", plausible_time()).us();
     }
   }
 

@@ -6,35 +6,40 @@
 
 ModelSpec read_model(const std::string& id, const Settings& file, Reading& reading) {
   Section s(file, "model", reading);
-  const auto count = positive<int>();
+  // Far beyond any model; products of sizes stay inside 64 bits.
+  const auto count = between(1, 1 << 18);
   ModelSpec m;
   m.id = id;
   s.required<int>("schema", between(1, 1));
   s.required<std::string>("source");
   m.name = s.required<std::string>("name");
-  m.layers = s.required<int>("layers", count);
+  m.layers = s.required<int>("layers", between(1, 1024));
   m.dense_layers = s.optional<int>("dense_layers", 0, at_least(0));
   m.hidden = s.required<int>("hidden", count);
-  m.dense_inter = s.optional<int>("dense_inter", 0, at_least(0));
-  m.vocab = s.required<int>("vocab", count);
-  m.mtp_layers = s.optional<int>("mtp_layers", 0, at_least(0));
+  m.dense_inter = s.optional<int>("dense_inter", 0, between(0, 1 << 18));
+  m.vocab = s.required<int>("vocab", between(1, 1 << 24));
+  m.mtp_layers = s.optional<int>("mtp_layers", 0, between(0, 64));
   m.context_length = s.required<std::int64_t>("context_length", positive<std::int64_t>());
   if (const Settings* node = s.take_required("attention")) {
     Section a(*node, "model.attention", reading);
     a.word("kind", {"mla"});
-    m.attention = {a.required<int>("heads", count),      a.required<int>("q_lora", count),
-                   a.required<int>("kv_lora", count),    a.required<int>("nope", count),
-                   a.required<int>("rope", at_least(0)), a.required<int>("v", count)};
+    m.attention = {a.required<int>("heads", between(1, 4096)),
+                   a.required<int>("q_lora", count),
+                   a.required<int>("kv_lora", count),
+                   a.required<int>("nope", count),
+                   a.required<int>("rope", between(0, 1 << 18)),
+                   a.required<int>("v", count)};
   }
   if (const Settings* node = s.take("indexer")) {
     Section i(*node, "model.indexer", reading);
-    m.indexer = IndexerSpec{i.required<int>("heads", count), i.required<int>("dim", count),
-                            i.required<int>("top_k", count)};
+    m.indexer = IndexerSpec{i.required<int>("heads", between(1, 4096)),
+                            i.required<int>("dim", count), i.required<int>("top_k", count)};
   }
   if (const Settings* node = s.take_required("moe")) {
     Section e(*node, "model.moe", reading);
-    m.moe = {e.required<int>("experts", count), e.required<int>("experts_per_token", count),
-             e.optional<int>("shared_experts", 0, at_least(0)), e.required<int>("inter", count)};
+    m.moe = {e.required<int>("experts", between(1, 4096)),
+             e.required<int>("experts_per_token", count),
+             e.optional<int>("shared_experts", 0, between(0, 64)), e.required<int>("inter", count)};
     if (m.moe.experts_per_token > m.moe.experts)
       e.error("experts_per_token", "a token cannot use more experts than there are");
   }

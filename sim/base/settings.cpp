@@ -130,11 +130,20 @@ std::string text(PerSecond r) {
 std::string text(FlopsPerSecond r) { return fmt::format("{:.6g} TFLOP/s", r.count() / 1e12); }
 std::string text(TokensPerSecond r) { return fmt::format("{:.6g} tok/s", r.count()); }
 
+Check<Duration> plausible_time() { return between(Duration(), Duration::from_seconds(0.1)); }
+Check<BytesPerSecond> plausible_bandwidth() {
+  return between(BytesPerSecond(1e6), BytesPerSecond(1e15));
+}
+Check<FlopsPerSecond> plausible_peak() {
+  return between(FlopsPerSecond(1e9), FlopsPerSecond(1e21));
+}
+
 Section::Section(const Settings& node, std::string what, Reading& reading)
     : node_(&node), what_(std::move(what)), reading_(&reading) {
   if (node.is_map() || node.is_null()) return;
   reading_->errors.error(node.where(), fmt::format("{} must be a map of keys and values", what_));
   node_ = &nothing;
+  broken_ = true;
 }
 
 Section::Section(const Settings* node, std::string what, Reading& reading)
@@ -227,7 +236,7 @@ void Section::note_default(const std::string& key, std::string value) {
 
 void Section::missing(const std::string& key) {
   if (std::find(asked_.begin(), asked_.end(), key) == asked_.end()) asked_.push_back(key);
-  reading_->errors.error(node_->where(), fmt::format("{} needs '{}'", what_, key));
+  if (!broken_) reading_->errors.error(node_->where(), fmt::format("{} needs '{}'", what_, key));
 }
 
 void Section::not_a_scalar(const std::string& key, const Settings& value) {

@@ -103,6 +103,11 @@ Check<T> between(T least, T most) {
   };
 }
 
+/// Ranges that no real box leaves; inside them the arithmetic of a run stays in range.
+Check<Duration> plausible_time();             // of one kernel, hop or host operation: 0 to 100 ms
+Check<BytesPerSecond> plausible_bandwidth();  // 1 MB/s to 1 PB/s
+Check<FlopsPerSecond> plausible_peak();       // 1 GFLOP/s to 1 ZFLOP/s
+
 /// Reads one map of a settings tree. Each getter notes what is wrong and goes on with a default
 /// value; a key that nobody asked for is an error when the section ends its life. With errors
 /// noted, what was read must not be used.
@@ -214,4 +219,5 @@ class Section {
   Reading* reading_;
   std::vector<std::string> asked_;
   bool ignore_rest_ = false;
+  bool broken_ = false;  // not a map: said once, nothing is missed in it
 };

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <limits>
 
-/// A length of time in whole picoseconds (+-106 days). Nanoseconds would round a 64-byte flit at
-/// 50 GB/s by 22 %, and chunked transfers would add that up.
+/// A length of time in whole picoseconds; a run may last `max()`, 26 days. Nanoseconds would round
+/// a 64-byte flit at 50 GB/s by 22 %, and chunked transfers would add that up.
 class Duration {
  public:
   constexpr Duration() = default;

@@ -49,7 +49,7 @@ Parsed<PerSecond> parse<PerSecond>(std::string_view text);
 template <>
 Parsed<TokensPerSecond> parse<TokensPerSecond>(std::string_view text);
 
-/// The text times a factor, its unit kept: ("22 GB/s", 1.4) -> "30.8 GB/s". Empty if the text does
+/// The text times a factor, its unit kept: ("22 GB/s", 2) -> "44 GB/s". Empty if the text does
 /// not start with a number.
 std::string scale_text(std::string_view text, double factor);
 

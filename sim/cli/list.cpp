@@ -55,8 +55,8 @@ Exit list() {
          machines.row({name, fmt::format("{}", m.gpu_count()), m.gpu_id,
                        text(m.interconnect.p2p_capable), m.name});
        });
-  out += machines.text() + "\nGPUs\n";
-  Table gpus({"", "memory", "bandwidth", "bf16 TFLOP/s", "nvfp4", "what"}, 2);
+  out += machines.text() + "\nGPUs (dense TFLOP/s)\n";
+  Table gpus({"", "memory", "bandwidth", "bf16", "nvfp4", "what"}, 2);
   gpus.left(5);
   each("hardware/gpus", errors,
        [&](const std::string& name, const Settings& file, Reading& reading) {

@@ -235,10 +235,10 @@ void Server::collect(Pass pass) {
     const bool finished = r.generated >= r.output;
     if (finished) {
       std::erase(running_, &r);
+      setup_.scheduler->on_finish(r);
       release(r);
       r.state = Request::State::finished;
       ++counts_.finished;
-      setup_.scheduler->on_finish(r);
     }
     for (Observer* o : observers_) o->on_tokens(r, 1, at_client);
     if (finished)

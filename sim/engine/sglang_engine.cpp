@@ -49,15 +49,15 @@ EngineSetup setup(const EngineFacts& f, Section& s) {
 
   SglangOptions o;
   sizes.chunked_prefill_size =
-      s.optional<int>("chunked_prefill_size", defaults.chunked_prefill_size, at_least(-1));
+      s.optional<int>("chunked_prefill_size", defaults.chunked_prefill_size, between(-1, 1 << 24));
   o.chunked_prefill_size = sizes.chunked_prefill_size;
-  o.max_prefill_tokens = s.optional<int>("max_prefill_tokens", 16384, positive_int);
+  o.max_prefill_tokens = s.optional<int>("max_prefill_tokens", 16384, between(1, 1 << 24));
   o.schedule_conservativeness =
       s.optional<double>("schedule_conservativeness", 1.0, positive<double>());
-  o.context_length =
+  const auto context_length =
       s.optional<std::int64_t>("context_length", f.context_length, positive<std::int64_t>());
   const int default_page = f.sparse_model ? 64 : 1;
-  sizes.page_size = s.optional<int>("page_size", default_page, positive_int);
+  sizes.page_size = s.optional<int>("page_size", default_page, between(1, 1 << 16));
   if (f.sparse_model && sizes.page_size != 64)
     s.error("page_size", "SGLang forces pages of 64 tokens for models with an indexer",
             "leave it out");
@@ -67,13 +67,15 @@ EngineSetup setup(const EngineFacts& f, Section& s) {
                         sizes.chunked_prefill_size, sizes.page_size),
             fmt::format("try {}",
                         (sizes.chunked_prefill_size / sizes.page_size + 1) * sizes.page_size));
-  sizes.loop_depth = s.optional("disable_overlap_schedule", false) ? 1 : 2;
+  o.overlap = !s.optional("disable_overlap_schedule", false);
+  sizes.loop_depth = o.overlap ? 2 : 1;
 
   const bool graphs = s.optional("cuda_graph", f.decode_graphs);
   if (graphs && !f.decode_graphs)
     s.error("cuda_graph", "this build cannot capture decode",
             "choose another build or cuda_graph: off");
-  const int max_bs = s.optional<int>("cuda_graph_max_bs", defaults.cuda_graph_max_bs, positive_int);
+  const int max_bs =
+      s.optional<int>("cuda_graph_max_bs", defaults.cuda_graph_max_bs, between(1, 1 << 16));
   const bool padding = !s.optional("disable_cuda_graph_padding", false);
 
   // reserved MiB; the graph term is charged even when graphs are off
@@ -109,12 +111,12 @@ EngineSetup setup(const EngineFacts& f, Section& s) {
   // tokens.
   const std::int64_t total = sizes.kv_tokens.count();
   const auto slots = static_cast<std::int64_t>(static_cast<double>(total) /
-                                               static_cast<double>(o.context_length) * 512);
+                                               static_cast<double>(context_length) * 512);
   const std::int64_t running = std::min(total / 2, std::clamp<std::int64_t>(slots, 2048, 4096));
   sizes.max_running_requests = s.optional<int>(
       "max_running_requests", static_cast<int>(std::max<std::int64_t>(running, 1)), positive_int);
   o.max_running_requests = sizes.max_running_requests;
-  sizes.max_request_tokens = std::min(o.context_length, total) - 1;
+  sizes.max_request_tokens = std::min(context_length, total) - 1;
 
   if (graphs) {
     sizes.graph_sizes = captured_sizes(max_bs, padding);

@@ -91,7 +91,11 @@ SglangScheduler::SglangScheduler(SglangOptions options)
       ratio_decay_((ratio_init_ - ratio_min_) / 600),
       new_token_ratio_(ratio_init_) {}
 
-void SglangScheduler::on_finish(const RequestView&) { ++finished_unfiltered_; }
+void SglangScheduler::on_finish(const RequestView& request) {
+  // Without overlap a request that ends with its prefill is dropped before it joins the batch.
+  const bool never_decoded = request.kv_tokens == request.prefilled;
+  if (options_.overlap || !never_decoded) ++finished_unfiltered_;
+}
 
 BatchPlan SglangScheduler::next_batch(const SchedulerView& view) {
   if (BatchPlan plan = prefill(view); !plan.idle()) return plan;

@@ -12,7 +12,7 @@ struct SglangOptions {
   std::int64_t chunked_prefill_size = 8192;  // <= 0: prompts are never cut
   double schedule_conservativeness = 1.0;
   std::int64_t clip_max_new_tokens = 4096;  // SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION
-  std::int64_t context_length = 0;
+  bool overlap = true;                      // the loop takes results one pass late
 };
 
 /// SGLang 0.5.9's rules: prefill first and alone, three admission budgets, sticky batch_is_full,

@@ -35,12 +35,14 @@ void Simulation::schedule(TimePoint at, Phase phase, EventQueue::Action action) 
   queue_.push(at, phase, std::move(action));
 }
 
-void Simulation::run() {
+bool Simulation::run() {
   while (!queue_.empty()) {
     auto event = queue_.pop();
     SIM_ASSERT(event.at >= now_);
     now_ = event.at;
     ++events_run_;
     event.action();
+    if (now_ > TimePoint::never()) return false;
   }
+  return true;
 }

@@ -40,8 +40,8 @@ class Simulation {
   void schedule_in(Duration delay, Phase phase, EventQueue::Action action) {
     schedule(now_ + delay, phase, std::move(action));
   }
-  /// Runs until no event is left.
-  void run();
+  /// Runs until no event is left; false when it gave up because the clock would run over.
+  bool run();
   std::uint64_t events_run() const { return events_run_; }
 
  private:

@@ -14,6 +14,7 @@ struct LatencySummary {
 
 /// The outcome of one run, by the load generator's definitions (docs/metrics.md).
 struct RunMetrics {
+  bool overrun = false;   // the clock ran over and the run was given up
   double duration_s = 0;  // from the clock's start to the last token
   std::int64_t completed = 0, rejected = 0;
   std::int64_t input_tokens = 0, output_tokens = 0;

@@ -46,9 +46,9 @@ std::string render_comparison(const std::vector<RunReport>& reports) {
   SIM_ASSERT(!reports.empty());
   const RunReport& base = reports.front();
   std::string out = wrapped(base.title, 0) + wrapped(base.workload, 0) + "\n";
-  Table table({"", "output tok/s", "ratio", "90 % interval", "TTFT p99", "TPOT mean", "step ms",
-               "GPU / host"},
-              2);
+  Table table(
+      {"", "output tok/s", "ratio", "90 % range", "TTFT p99", "TPOT mean", "step", "GPU / host"},
+      2);
   for (const auto& r : reports) {
     const double ratio = r.metrics.output_throughput / base.metrics.output_throughput;
     const Interval* i = r.interval("output_throughput");

@@ -59,6 +59,32 @@ void metric_rows(const RunReport& r, Table& table) {
   }
 }
 
+// Sums below the breakdown: by resource, and by what the time rests on.
+std::string shares_line(const RunReport& r) {
+  std::vector<std::pair<std::string, double>> resources;
+  for (const auto& row : r.breakdown) {
+    const auto it = std::find_if(resources.begin(), resources.end(),
+                                 [&](const auto& known) { return known.first == row.resource; });
+    if (it == resources.end())
+      resources.emplace_back(row.resource, row.share);
+    else
+      it->second += row.share;
+  }
+  std::stable_sort(resources.begin(), resources.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string by_resource, by_basis;
+  for (const auto& [resource, share] : resources)
+    by_resource +=
+        fmt::format("{}{} {}", by_resource.empty() ? "" : ", ", resource, percent(share));
+  for (const auto& [provenance, share] : r.provenance_shares)
+    by_basis +=
+        fmt::format("{}{} {}", by_basis.empty() ? "" : ", ", percent(share), name(provenance));
+  return wrapped("by resource: " + by_resource, 4) +
+         wrapped(fmt::format("rests on: {}; GPU {} ms, host {} ms to issue it", by_basis,
+                             figure(r.step_device_ms), figure(r.step_host_ms)),
+                 4);
+}
+
 }  // namespace
 
 std::string render(const RunReport& r) {
@@ -93,13 +119,7 @@ std::string render(const RunReport& r) {
       table.row({row.via.empty() ? row.operators : row.operators + " (" + row.via + ")",
                  figure(row.ms), percent(row.share), row.resource, row.rests_on});
     out += table.text();
-    out += fmt::format("    (GPU {} ms, host {} ms to issue it; ", figure(r.step_device_ms),
-                       figure(r.step_host_ms));
-    std::string shares;
-    for (const auto& [provenance, share] : r.provenance_shares)
-      shares +=
-          fmt::format("{}{} {}", shares.empty() ? "" : ", ", percent(share), name(provenance));
-    out += shares + ")\n";
+    out += shares_line(r);
     for (const auto& note : r.breakdown_notes) out += wrapped(note, 4);
   }
   if (!r.ceilings.empty()) {

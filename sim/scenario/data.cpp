@@ -43,7 +43,7 @@ Expected<std::string> find_data_file(const std::string& folder, const std::strin
   }
   const fs::path p = fs::path(data_folder()) / folder / (name + ".yaml");
   if (!data_folder().empty() && fs::is_regular_file(p, code)) return p.string();
-  const auto what = folder.substr(folder.rfind('/') + 1);
+  const auto what = folder == "models/zoo" ? "models" : folder.substr(folder.rfind('/') + 1);
   if (data_folder().empty())
     errors.error(wanted_by, fmt::format("no data folder found while looking for '{}'", name),
                  "set CEILING_DATA to the folder that holds hardware/ and models/");

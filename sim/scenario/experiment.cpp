@@ -143,8 +143,7 @@ Expected<Inputs> resolve(const Scenario& scenario) {
                       engine->find("build") ? engine->find("build")->where() : engine->where(), in,
                       errors);
       if (const Settings* tables = in.build.find("tables"))
-        in.laws = load("hardware/tables", "hardware/tables/" + tables->text() + "/laws.yaml",
-                       tables->where(), in, errors);
+        in.laws = load("hardware/tables/" + tables->text(), "laws", tables->where(), in, errors);
     } else if (!kind.empty()) {
       errors.error(
           engine->where(),
@@ -337,8 +336,10 @@ RunMetrics Experiment::run(Only only) {
   server.subscribe(metrics);
   Client client(simulation, server, workload_, metrics);
   client.start();
-  simulation.run();
-  return metrics.summary(server.counts());
+  const bool ended = simulation.run();
+  RunMetrics out = metrics.summary(server.counts());
+  out.overrun = !ended;
+  return out;
 }
 
 Breakdown Experiment::breakdown(const PassShape& pass, bool captured) const {

@@ -266,7 +266,9 @@ void warn(const Experiment& e, RunReport& r) {
         fmt::format("batches above {} ran without a CUDA graph; try a larger "
                     "engine.cuda_graph_max_bs",
                     e.sizes().graph_sizes.back()));
-  if (!r.little_holds || !r.conserved)
+  if (m.overrun)
+    r.warnings.push_back("the run was given up after 26 simulated days; try fewer requests");
+  else if (!r.little_holds || !r.conserved)
     r.warnings.push_back(
         "a conservation law does not hold: this is a bug in ceiling, please report it");
   const auto& limit = e.collectives().path_limit();

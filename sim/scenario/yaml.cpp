@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 namespace {
@@ -68,6 +69,25 @@ class Converter {
   bool too_large_ = false;
 };
 
+/// Remembers where the last document began and passes over the rest.
+class DocumentStart final : public YAML::EventHandler {
+ public:
+  YAML::Mark mark = YAML::Mark::null_mark();
+
+  void OnDocumentStart(const YAML::Mark& at) override { mark = at; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
 }  // namespace
 
 Expected<Settings> parse_yaml(std::string name, std::string text) {
@@ -75,10 +95,23 @@ Expected<Settings> parse_yaml(std::string name, std::string text) {
   Diagnostics errors;
   Converter converter(source, errors);
   try {
-    const auto documents = YAML::LoadAll(source->text);
-    if (documents.size() > 1) errors.error({source, 0, 0}, "the file holds more than one document");
-    Settings settings = documents.empty() ? Settings::map({}, {source, 1, 1})
-                                          : converter.convert(documents.front());
+    // Not YAML::LoadAll: where a document starts with a comma it makes empty ones until the memory
+    // is full. Two are enough to know.
+    std::istringstream in(source->text);
+    YAML::Parser parser(in);
+    DocumentStart start;
+    const bool any = parser.HandleNextDocument(start);
+    if (any && parser.HandleNextDocument(start)) {
+      const auto at = static_cast<std::size_t>(std::max(0, start.mark.pos));
+      if (source->text.compare(std::min(at, source->text.size()), 3, "---") == 0)
+        errors.error({source, 0, 0}, "the file holds more than one document");
+      else
+        errors.error(converter.place(start.mark),
+                     "this is not YAML: something stands in the way here");
+      return tl::unexpected(errors);
+    }
+    Settings settings =
+        any ? converter.convert(YAML::Load(source->text)) : Settings::map({}, {source, 1, 1});
     if (!errors.empty()) return tl::unexpected(errors);
     return settings;
   } catch (const YAML::Exception& e) {

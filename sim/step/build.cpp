@@ -26,9 +26,9 @@ Build read_build(const std::string& id, const Settings& file, Reading& reading) 
   }
   if (const Settings* node = s.take_required("host")) {
     Section h(*node, "build.host", reading);
-    b.dispatch = h.constant<Duration>("dispatch", std::nullopt, at_least(Duration()));
-    b.step_host = h.constant<Duration>("per_step", std::nullopt, at_least(Duration()));
-    b.sequence_host = h.constant<Duration>("per_sequence", std::nullopt, at_least(Duration()));
+    b.dispatch = h.constant<Duration>("dispatch", std::nullopt, plausible_time());
+    b.step_host = h.constant<Duration>("per_step", std::nullopt, plausible_time());
+    b.sequence_host = h.constant<Duration>("per_sequence", std::nullopt, plausible_time());
   }
   return b;
 }
