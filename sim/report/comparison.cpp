@@ -63,7 +63,7 @@ std::string render_comparison(const std::vector<RunReport>& reports) {
                   base.step_batch);
   for (std::size_t i = 1; i < reports.size(); ++i) {
     const double ratio = reports[i].metrics.output_throughput / base.metrics.output_throughput;
-    out += wrapped(fmt::format("{}: {:.2f} times the base. {}.", reports[i].name, ratio,
+    out += wrapped(fmt::format("{}: {:.2f} times the base; {}.", reports[i].name, ratio,
                                reason(base, reports[i])),
                    2);
   }

@@ -102,8 +102,7 @@ std::string to_json(const std::vector<RunReport>& reports) {
     out["context"] = {{"version", c.version}, {"commit", c.commit}};
     // Of the first result; each has its own as well.
     out["context"]["scenario_hash"] = c.scenario_hash;
-    for (const auto& v : reports.front().values)
-      if (v.path == "workload.seed") out["context"]["seed"] = std::stoll(v.value);
+    out["context"]["seed"] = c.seed;
     out["context"]["tables"] = Json::array();
     for (const auto& file : c.files)
       if (file.find("hardware/tables/") != std::string::npos)

@@ -89,6 +89,8 @@ std::string shares_line(const RunReport& r) {
 
 std::string render(const RunReport& r) {
   std::string out = wrapped(r.title, 0) + wrapped(r.workload, 0);
+  out += fmt::format("ceiling {}, scenario {}, seed {}\n", r.context.version,
+                     r.context.scenario_hash, r.context.seed);
   for (const auto& note : r.notes) out += wrapped("note: " + note, 0);
   out += "\n";
 

@@ -11,7 +11,8 @@
 struct ReportContext {
   std::string version, commit;
   std::string scenario_file, scenario_hash;
-  std::vector<std::string> files;
+  std::vector<std::string> files;  // of the data folder by their path in it
+  std::int64_t seed = 0;
 };
 
 /// A metric with the interval in which it lies nine times out of ten, as far as the spreads of the

@@ -7,6 +7,7 @@
 
 #include "sim/base/version.hpp"
 #include "sim/report/table.hpp"
+#include "sim/scenario/data.hpp"
 #include "sim/scenario/experiment.hpp"
 #include "sim/scenario/yaml.hpp"
 
@@ -287,12 +288,25 @@ Expected<RunReport> predict(const Scenario& scenario, const PredictOptions& opti
   auto made = Experiment::make(*in, &r.values);
   if (!made) return tl::unexpected(made.error());
   Experiment& e = **made;
+  // The same bytes wherever the data folder lies.
+  const std::string data = data_folder() + "/";
+  const auto shorten = [&](std::string& path) {
+    if (path.starts_with(data)) path.erase(0, data.size());
+  };
+  for (auto& v : r.values) shorten(v.origin);
+  for (auto& file : in->files) shorten(file);
   std::erase_if(r.values, [](const ResolvedValue& v) {
     return v.path.ends_with(".source") || v.path.ends_with(".label") || v.path.ends_with(".note");
   });
 
-  r.context = {std::string(version()), std::string(git_commit()), scenario.file,
-               fmt::format("{:016x}", in->hash()), in->files};
+  r.context = {std::string(version()),
+               std::string(git_commit()),
+               scenario.file,
+               fmt::format("{:016x}", in->hash()),
+               in->files,
+               0};
+  for (const auto& v : r.values)
+    if (v.path == "workload.seed") r.context.seed = parse<std::int64_t>(v.value).value_or(0);
   r.name = scenario.name;
   r.title = title(e, *in);
   r.workload = e.workload().description;
