@@ -129,7 +129,7 @@ DeviceId Topology::nearest_memory(DeviceId from) const {
 }
 
 Route Topology::staged_route(DeviceId from, DeviceId to) const {
-  const DeviceId memory = nearest_memory(from);
+  const DeviceId memory = nearest_memory(to);
   if (memory < 0) return {};
   Route way = route(from, memory);
   const Route up = route(memory, to);

@@ -69,8 +69,8 @@ class Topology {
   Route route(DeviceId from, DeviceId to) const;
   /// The host memory nearest to `from` by latency, or -1.
   DeviceId nearest_memory(DeviceId from) const;
-  /// What a transfer from GPU to GPU crosses when it is staged through the memory nearest to the
-  /// sender: down to the memory, then up to the receiver.
+  /// What a transfer from GPU to GPU crosses when it is staged: down to the memory nearest to the
+  /// receiver, where NCCL's SHM transport keeps the buffer, then up to the receiver.
   Route staged_route(DeviceId from, DeviceId to) const;
 
  private:

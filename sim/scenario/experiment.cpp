@@ -231,7 +231,7 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
     Section s(*in.scenario.find("engine"), "engine", reading);
     const auto kind = s.word("kind", Registry<EngineKind>::names());
     s.take("build");
-    e->tensor_parallel_ = s.optional<int>("tensor_parallel", 1, positive<int>());
+    e->tensor_parallel_ = s.optional<int>("tensor_parallel", 1, between(1, 1024));
     e->kv_ = parse_precision(s, "kv_cache_dtype", e->build_.kv);
     const bool hardware_read = reading.errors.empty();
     if (hardware_read) {

@@ -134,7 +134,7 @@ TEST_CASE("a route back walks the same links the other way") {
     }
 }
 
-TEST_CASE("a staged route goes down to the sender's memory and then up to the receiver") {
+TEST_CASE("a staged route goes down to the receiver's memory and then up to it") {
   const Topology t = two_sockets(8, 5, 54, 192);
   for (const DeviceId from : t.gpus())
     for (const DeviceId to : t.gpus()) {
@@ -143,7 +143,7 @@ TEST_CASE("a staged route goes down to the sender's memory and then up to the re
       const auto devices = walk(t, from, route);
       REQUIRE_FALSE(devices.empty());
       CHECK(devices.back() == to);
-      const DeviceId memory = t.nearest_memory(from);
+      const DeviceId memory = t.nearest_memory(to);
       CHECK(std::count(devices.begin(), devices.end(), memory) == 1);
       const auto kind = [&](DeviceId d) { return t.devices()[static_cast<std::size_t>(d)].kind; };
       CHECK(std::count_if(devices.begin(), devices.end(),
@@ -153,14 +153,14 @@ TEST_CASE("a staged route goes down to the sender's memory and then up to the re
     }
 }
 
-TEST_CASE("each GPU stages through the memory of its own socket") {
+TEST_CASE("a transfer is staged through the memory of the receiver's socket") {
   const Topology t = two_sockets(8, 5, 54, 192);
   for (std::size_t i = 0; i < 8; ++i)
     CHECK(t.nearest_memory(t.gpus()[i]) == t.find(i < 4 ? "memory0" : "memory1"));
-  // Across sockets: gpu0, socket0, memory0, socket0, socket1, gpu4.
+  // Across sockets: the buffer lies at the receiver.
   const auto devices = walk(t, t.gpus()[0], t.staged_route(t.gpus()[0], t.gpus()[4]));
-  CHECK(devices == std::vector<DeviceId>{t.find("gpu0"), t.find("socket0"), t.find("memory0"),
-                                         t.find("socket0"), t.find("socket1"), t.find("gpu4")});
+  CHECK(devices == std::vector<DeviceId>{t.find("gpu0"), t.find("socket0"), t.find("socket1"),
+                                         t.find("memory1"), t.find("socket1"), t.find("gpu4")});
 }
 
 TEST_CASE("without a memory nothing can be staged") {
