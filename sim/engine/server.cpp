@@ -75,11 +75,7 @@ void Server::iterate() {
   }
   for (const RequestId id : plan.retract) retract(get(id));
   if (!in_flight_.empty()) {
-    Pass last = std::move(in_flight_.front());
-    in_flight_.pop_front();
-    const TimePoint ready = std::max(simulation_.now() + host_.per_step, last.record.finished);
-    simulation_.schedule(ready + last.record.batch * host_.per_sequence, Phase::completion,
-                         [this, p = std::move(last)]() mutable { collect(std::move(p)); });
+    await_oldest(simulation_.now() + host_.per_step);
     return;
   }
   setup_.scheduler->on_idle();
@@ -213,11 +209,16 @@ void Server::launch(Pass pass) {
     simulation_.schedule(host_free, Phase::decision, [this] { iterate(); });
     return;
   }
-  Pass last = std::move(in_flight_.front());
+  await_oldest(host_free);
+}
+
+void Server::await_oldest(TimePoint host_free) {
+  Pass oldest = std::move(in_flight_.front());
   in_flight_.pop_front();
-  const TimePoint ready = std::max(host_free, last.record.finished);
-  simulation_.schedule(ready + last.record.batch * host_.per_sequence, Phase::completion,
-                       [this, p = std::move(last)]() mutable { collect(std::move(p)); });
+  const TimePoint ready = std::max(host_free, oldest.record.finished);
+  const TimePoint processed = ready + oldest.record.batch * host_.per_sequence;
+  simulation_.schedule(processed, Phase::completion,
+                       [this, p = std::move(oldest)]() mutable { collect(std::move(p)); });
 }
 
 void Server::collect(Pass pass) {

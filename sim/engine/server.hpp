@@ -62,6 +62,8 @@ class Server {
   void allocate(Request& request, std::int64_t tokens);
   void release(Request& request);
   void launch(Pass pass);
+  /// Waits for the results of the oldest pass in flight; the host is free at `host_free`.
+  void await_oldest(TimePoint host_free);
   void collect(Pass pass);
 
   Simulation& simulation_;
