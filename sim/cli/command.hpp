@@ -9,7 +9,7 @@
 #include "sim/base/diagnostics.hpp"
 #include "sim/base/registry.hpp"
 #include "sim/report/run_report.hpp"
-#include "sim/scenario/scenario.hpp"
+#include "sim/scenario/predict.hpp"
 
 /// How a command ends: the exit codes of the contract.
 enum class Exit { fine = 0, expectation_failed = 1, bad_input = 2, interrupted = 130 };
@@ -38,6 +38,13 @@ std::vector<Override> read_overrides(const std::vector<std::string>& set, Diagno
 
 /// Writes a result to stdout.
 void print_result(const std::string& text);
+
+/// Predicts all scenarios and prints one result: JSON, or what `table` makes of the reports. With
+/// `judge`, a failed expectation decides the exit code. Ctrl-C ends after the scenario under way
+/// and prints what there is. A scenario that cannot run prints its errors and nothing else.
+Exit predict_and_print(const std::vector<Scenario>& scenarios, const CommonOptions& options,
+                       const PredictOptions& parts, bool judge,
+                       std::string (*table)(const std::vector<RunReport>&));
 
 /// Prints the resolved values of each scenario with their origin.
 Exit print_dry_run(const std::vector<Scenario>& scenarios);

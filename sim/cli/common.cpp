@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "sim/cli/command.hpp"
-#include "sim/scenario/predict.hpp"
 
 void add_common(CLI::App& app, CommonOptions& options) {
   app.add_option("--format", options.format, "table or json")
@@ -39,6 +38,31 @@ std::vector<Override> read_overrides(const std::vector<std::string>& set, Diagno
 void print_result(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
+}
+
+Exit predict_and_print(const std::vector<Scenario>& scenarios, const CommonOptions& options,
+                       const PredictOptions& parts, bool judge,
+                       std::string (*table)(const std::vector<RunReport>&)) {
+  if (options.dry_run) return print_dry_run(scenarios);
+  std::vector<RunReport> reports;
+  Diagnostics errors;
+  bool failed = false, stopped = interrupted();
+  for (const auto& scenario : scenarios) {
+    if (stopped) break;
+    progress(fmt::format("{}/{} {}", reports.size() + 1, scenarios.size(), scenario.name));
+    auto report = predict(scenario, parts);
+    if (!report) {
+      errors.append(report.error());
+    } else {
+      failed |= report->failed();
+      reports.push_back(std::move(*report));
+    }
+    stopped = interrupted();
+  }
+  progress("");
+  if (!errors.empty()) return report_errors(errors);
+  print_result(options.format == "json" ? to_json(reports) : table(reports));
+  return stopped ? Exit::interrupted : judge && failed ? Exit::expectation_failed : Exit::fine;
 }
 
 Exit print_dry_run(const std::vector<Scenario>& scenarios) {

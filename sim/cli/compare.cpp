@@ -1,13 +1,11 @@
 #include <fmt/format.h>
 
 #include "sim/cli/command.hpp"
-#include "sim/scenario/predict.hpp"
 
 namespace {
 
 struct Options : CommonOptions {
   std::vector<std::string> what;
-  bool intervals = false;
 };
 
 // The base with each +PATH=VALUE alone, and with all of them when there are several.
@@ -50,20 +48,7 @@ Exit compare(const Options& o) {
   if (!errors.empty()) return report_errors(errors);
   const auto scenarios = variants(o, common);
   if (!scenarios) return report_errors(scenarios.error());
-  if (o.dry_run) return print_dry_run(*scenarios);
-  std::vector<RunReport> reports;
-  for (const auto& scenario : *scenarios) {
-    progress(scenario.name);
-    auto report = predict(scenario, {true, true, false});
-    if (!report)
-      errors.append(report.error());
-    else
-      reports.push_back(std::move(*report));
-  }
-  progress("");
-  if (!errors.empty()) return report_errors(errors);
-  print_result(o.format == "json" ? to_json(reports) : render_comparison(reports));
-  return Exit::fine;
+  return predict_and_print(*scenarios, o, {true, true, false}, false, render_comparison);
 }
 
 std::function<Exit()> setup(CLI::App& app) {

@@ -1,5 +1,4 @@
 #include "sim/cli/command.hpp"
-#include "sim/scenario/predict.hpp"
 
 namespace {
 
@@ -13,27 +12,11 @@ Exit run(const Options& o) {
   const auto scenarios = load_scenarios(o.file, overrides);
   if (!scenarios) errors.append(scenarios.error());
   if (!errors.empty()) return report_errors(errors);
-  if (o.dry_run) return print_dry_run(*scenarios);
-  std::vector<RunReport> reports;
-  bool failed = false, stopped = false;
-  for (const auto& scenario : *scenarios) {
-    progress(scenario.name);
-    auto report = predict(scenario, {});
-    if (!report)
-      errors.append(report.error());
-    else
-      failed |= report->failed(), reports.push_back(std::move(*report));
-    if ((stopped = interrupted())) break;
-  }
-  progress("");
-  if (!errors.empty()) return report_errors(errors);
-  std::string out;
-  if (o.format == "json")
-    out = to_json(reports);
-  else
+  return predict_and_print(*scenarios, o, {}, true, [](const std::vector<RunReport>& reports) {
+    std::string out;
     for (const auto& r : reports) out += (out.empty() ? "" : "\n") + render(r);
-  print_result(out);
-  return stopped ? Exit::interrupted : failed ? Exit::expectation_failed : Exit::fine;
+    return out;
+  });
 }
 
 std::function<Exit()> setup(CLI::App& app) {

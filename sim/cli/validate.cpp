@@ -1,10 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include <fmt/format.h>
-
 #include "sim/cli/command.hpp"
-#include "sim/scenario/predict.hpp"
 
 namespace {
 
@@ -47,24 +44,7 @@ Exit validate(const Options& o) {
       scenarios.insert(scenarios.end(), loaded->begin(), loaded->end());
   }
   if (!errors.empty()) return report_errors(errors);
-  if (o.dry_run) return print_dry_run(scenarios);
-
-  const PredictOptions only_metrics{false, false, false};
-  std::vector<RunReport> reports;
-  bool failed = false, stopped = false;
-  for (const auto& scenario : scenarios) {
-    progress(fmt::format("{}/{} {}", reports.size() + 1, scenarios.size(), scenario.name));
-    auto report = predict(scenario, only_metrics);
-    if (!report)
-      errors.append(report.error());
-    else
-      failed |= report->failed(), reports.push_back(std::move(*report));
-    if ((stopped = interrupted())) break;
-  }
-  progress("");
-  if (!errors.empty()) return report_errors(errors);
-  print_result(o.format == "json" ? to_json(reports) : render_validation(reports));
-  return stopped ? Exit::interrupted : failed ? Exit::expectation_failed : Exit::fine;
+  return predict_and_print(scenarios, o, {false, false, false}, true, render_validation);
 }
 
 std::function<Exit()> setup(CLI::App& app) {

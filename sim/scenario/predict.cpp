@@ -200,11 +200,7 @@ std::int64_t host_bound_up_to(const Experiment& e, const RunReport& r) {
   for (std::int64_t batch = 1; batch <= r.step_batch; ++batch) {
     const int captured = e.sizes().captured_size(batch);
     const std::int64_t padded = captured > 0 ? captured : batch;
-    PassShape shape;
-    shape.decode_sequences = shape.heads_rows = padded;
-    shape.decode_kv_tokens = shape.decode_kv_tokens_capped = padded * r.step_kv_mean;
-    shape.kv_max = r.step_kv_mean;
-    const Timeline t = e.cost(shape, captured > 0);
+    const Timeline t = e.cost(PassShape::decode(padded, r.step_kv_mean), captured > 0);
     const Duration around =
         (e.build().step_host.value + batch * e.build().sequence_host.value).scaled(slow);
     if (t.host + around > t.device) last = batch;

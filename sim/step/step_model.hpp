@@ -25,6 +25,23 @@ struct PassShape {
   std::int64_t heads_rows = 0;           // sequences that need logits
 
   std::int64_t tokens() const { return decode_sequences + extend_tokens; }
+
+  /// One token each for `sequences` sequences of `kv_each` tokens, the new one included.
+  static PassShape decode(std::int64_t sequences, std::int64_t kv_each) {
+    PassShape p;
+    p.decode_sequences = p.heads_rows = sequences;
+    p.decode_kv_tokens = p.decode_kv_tokens_capped = sequences * kv_each;
+    p.kv_max = kv_each;
+    return p;
+  }
+  /// One prompt from its beginning.
+  static PassShape extend(std::int64_t tokens) {
+    PassShape p;
+    p.extend_sequences = p.heads_rows = 1;
+    p.extend_tokens = p.extend_tokens_max = p.kv_max = tokens;
+    p.extend_pairs = p.extend_pairs_capped = tokens * (tokens + 1) / 2;
+    return p;
+  }
 };
 
 /// Host costs of launching.

@@ -16,14 +16,6 @@ Scenario home() {
   return loaded->front();
 }
 
-PassShape decode(std::int64_t batch, std::int64_t kv) {
-  PassShape shape;
-  shape.decode_sequences = shape.heads_rows = batch;
-  shape.decode_kv_tokens = shape.decode_kv_tokens_capped = batch * kv;
-  shape.kv_max = kv;
-  return shape;
-}
-
 void load_and_resolve(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(resolve(home()));
 }
@@ -39,7 +31,8 @@ void price_decode_pass(benchmark::State& state) {
   const auto inputs = resolve(home());
   const auto experiment = Experiment::make(*inputs);
   std::int64_t kv = 128;
-  for (auto _ : state) benchmark::DoNotOptimize((*experiment)->cost(decode(64, ++kv), false));
+  for (auto _ : state)
+    benchmark::DoNotOptimize((*experiment)->cost(PassShape::decode(64, ++kv), false));
 }
 BENCHMARK(price_decode_pass);
 

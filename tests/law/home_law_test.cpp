@@ -39,22 +39,6 @@ Override constants(const std::vector<std::pair<std::string, std::string>>& value
 
 const Override at_once{"workload.request_rate", "inf"};
 
-PassShape decode_of(std::int64_t sequences, std::int64_t kv_each) {
-  PassShape p;
-  p.decode_sequences = p.heads_rows = sequences;
-  p.decode_kv_tokens = p.decode_kv_tokens_capped = sequences * kv_each;
-  p.kv_max = kv_each;
-  return p;
-}
-
-PassShape extend_of(std::int64_t tokens) {
-  PassShape p;
-  p.extend_sequences = p.heads_rows = 1;
-  p.extend_tokens = p.extend_tokens_max = p.kv_max = tokens;
-  p.extend_pairs = p.extend_pairs_capped = tokens * (tokens + 1) / 2;
-  return p;
-}
-
 const std::string staging = "machine.topology.links.16.bandwidth";
 const std::string hop = "machine.staging.hop_latency";
 
@@ -86,8 +70,8 @@ std::vector<Improvement> improvements() {
 TEST_CASE("faster links, hosts and memory never make a pass slower") {
   for (const auto& improvement : improvements())
     for (const auto& [pass, captured] :
-         {std::pair{decode_of(1, 100), false}, std::pair{decode_of(8, 300), true},
-          std::pair{decode_of(32, 300), false}, std::pair{extend_of(256), false}}) {
+         {std::pair{PassShape::decode(1, 100), false}, std::pair{PassShape::decode(8, 300), true},
+          std::pair{PassShape::decode(32, 300), false}, std::pair{PassShape::extend(256), false}}) {
       Duration before = Duration::max();
       for (const auto& step : improvement.steps) {
         const auto now = experiment(step)->cost(pass, captured).span;
@@ -128,7 +112,7 @@ TEST_CASE("with infinitely fast links only the fixed cost of a collective is lef
   // No hop latency and no bandwidth limit: what remains of an all-reduce is its start, 4.94 us
   // (12.1 us for large ones), plus iterations; 157 of them and one all-gather a pass.
   const auto e = experiment({constants({{hop, "0.001 ns"}, {staging, "1e6 GB/s"}})});
-  const auto b = e->breakdown(decode_of(1, 100), false);
+  const auto b = e->breakdown(PassShape::decode(1, 100), false);
   Duration links;
   for (const auto& item : b.items)
     if (item.resource == "interconnect") links += item.time;
@@ -136,7 +120,8 @@ TEST_CASE("with infinitely fast links only the fixed cost of a collective is lef
   CHECK(links < 158 * Duration::from_us(40));
   // and it does not depend on the bandwidth any more
   const auto f = experiment({constants({{hop, "0.001 ns"}, {staging, "5e5 GB/s"}})});
-  CHECK(f->cost(decode_of(1, 100), false).device == e->cost(decode_of(1, 100), false).device);
+  CHECK(f->cost(PassShape::decode(1, 100), false).device ==
+        e->cost(PassShape::decode(1, 100), false).device);
 }
 
 TEST_CASE("with a free host a pass is its device time and nothing else") {
@@ -148,14 +133,14 @@ TEST_CASE("with a free host a pass is its device time and nothing else") {
                                         {"machine.host.response_path", "0 us"}}),
                              {"workload.requests", "1"},
                              {"workload.warmup_requests", "0"}});
-  const auto t = e->cost(decode_of(4, 200), false);
+  const auto t = e->cost(PassShape::decode(4, 200), false);
   CHECK(t.host == Duration());
   CHECK(t.span == t.device);
   // One request alone: its end is its prefill and its decode passes back to back.
   const auto& r = e->workload().requests.at(0);
-  Duration sum = e->cost(extend_of(r.input), false).device;
+  Duration sum = e->cost(PassShape::extend(r.input), false).device;
   for (std::int64_t i = 1; i < r.output; ++i)
-    sum += e->cost(decode_of(1, r.input + i), false).device;
+    sum += e->cost(PassShape::decode(1, r.input + i), false).device;
   CHECK(e->run().duration_s == Approx(sum.seconds()).epsilon(1e-12));
 }
 
@@ -168,7 +153,7 @@ TEST_CASE("one request after the other runs in batches of one") {
   CHECK(m.completed == 3);
   CHECK(m.concurrency <= 1);
   // TPOT is the step of a batch of one: between the pass itself and the pass with all host work.
-  const auto t = e->cost(decode_of(1, 128), false);
+  const auto t = e->cost(PassShape::decode(1, 128), false);
   CHECK(m.tpot_ms.mean > std::max(t.device, t.host).ms());
   CHECK(m.tpot_ms.mean < (t.span + Duration::from_us(5000)).ms());
 }

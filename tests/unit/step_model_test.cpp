@@ -17,22 +17,6 @@ LaunchCosts launches(double eager_us, double graph_us = 0, double node_us = 0, b
   return {us(eager_us), us(graph_us), us(node_us), side};
 }
 
-PassShape decode_of(std::int64_t sequences, std::int64_t kv_each) {
-  PassShape p;
-  p.decode_sequences = p.heads_rows = sequences;
-  p.decode_kv_tokens = p.decode_kv_tokens_capped = sequences * kv_each;
-  p.kv_max = kv_each;
-  return p;
-}
-
-PassShape extend_of(std::int64_t tokens) {
-  PassShape p;
-  p.extend_sequences = p.heads_rows = 1;
-  p.extend_tokens = p.extend_tokens_max = p.kv_max = tokens;
-  p.extend_pairs = p.extend_pairs_capped = tokens * (tokens + 1) / 2;
-  return p;
-}
-
 /// A graph of GEMMs named by their times: the width n of a GEMM is its time in us, whatever the
 /// rows; nine tenths of it are memory traffic, a fifth arithmetic.
 struct Toy {
@@ -92,7 +76,7 @@ TEST_CASE("an eager pass pays one launch per kernel on the host") {
   // Two layers of 10 + 20 us in 1 + 3 launches at 4 us each: 2 x 4 x 4 = 32 us of host.
   const Toy toy({{LayerBlock{"layer", 2, {fake::gemm("a", 10), fake::gemm("b", 20, 3)}}}},
                 launches(4));
-  const Timeline t = toy.model->cost(decode_of(1, 1), false);
+  const Timeline t = toy.model->cost(PassShape::decode(1, 1), false);
   CHECK(t.host == us(32));
   CHECK(t.device == us(60));
   // The GPU is behind the host from the first kernel on: 4 us, then 60 us.
@@ -103,21 +87,21 @@ TEST_CASE("a host that launches slower than the GPU computes sets the time of an
   // Four kernels of 10 us launched every 50 us: the last starts at 200 us.
   const Toy toy({{LayerBlock{"layer", 2, {fake::gemm("a", 10), fake::gemm("b", 10)}}}},
                 launches(50));
-  CHECK(toy.model->cost(decode_of(1, 1), false).span == us(210));
+  CHECK(toy.model->cost(PassShape::decode(1, 1), false).span == us(210));
 }
 
 TEST_CASE("a captured pass pays one graph launch, and nothing per kernel but its node") {
   // 8 launches in the graph: 7 us + 8 x 0.5 us = 11 us, then 60 us of kernels.
   const Toy toy({{LayerBlock{"layer", 2, {fake::gemm("a", 10), fake::gemm("b", 20, 3)}}}},
                 launches(50, 7, 0.5));
-  const Timeline t = toy.model->cost(decode_of(1, 1), true);
+  const Timeline t = toy.model->cost(PassShape::decode(1, 1), true);
   CHECK(t.host == us(11));
   CHECK(t.device == us(60));
   CHECK(t.span == us(71));
 }
 
 TEST_CASE("side operators run beside the main stream only in captured passes that allow it") {
-  const auto pass = decode_of(1, 1);
+  const auto pass = PassShape::decode(1, 1);
   const Toy with(forked(25, 40), launches(0, 0, 0, true));
   const Toy without(forked(25, 40), launches(0, 0, 0, false));
   // One after the other: 10 + 25 + 40 + 5 = 80 us a layer.
@@ -129,7 +113,7 @@ TEST_CASE("side operators run beside the main stream only in captured passes tha
 }
 
 TEST_CASE("a fork lasts as long as the longer stream when memory allows") {
-  const auto pass = decode_of(1, 1);
+  const auto pass = PassShape::decode(1, 1);
   Toy toy(forked(25, 40), launches(0, 0, 0, true));
   toy.costs.gemm = fake::cost<GemmShape>(
       [](const GemmShape& s) { return fake::takes(us(static_cast<double>(s.n))); });
@@ -144,8 +128,8 @@ TEST_CASE("running beside each other is never slower than in turn, nor faster th
   for (const std::int64_t side : {0, 1, 20, 40, 100})
     for (const std::int64_t main : {0, 1, 20, 40, 100}) {
       const Toy toy(forked(side, main), launches(0, 0, 0, true));
-      const auto apart = toy.model->cost(decode_of(1, 1), false).device;
-      const auto together = toy.model->cost(decode_of(1, 1), true).device;
+      const auto apart = toy.model->cost(PassShape::decode(1, 1), false).device;
+      const auto together = toy.model->cost(PassShape::decode(1, 1), true).device;
       CHECK(together <= apart);
       CHECK(together >= us(2.0 * (15 + static_cast<double>(std::max(side, main)))));
     }
@@ -154,17 +138,17 @@ TEST_CASE("running beside each other is never slower than in turn, nor faster th
 TEST_CASE("the items of a breakdown add up to the device time, eager and captured") {
   const Toy toy(forked(25, 40), launches(3, 1, 1, true));
   for (const bool captured : {false, true}) {
-    const auto b = toy.model->breakdown(decode_of(3, 7), captured);
+    const auto b = toy.model->breakdown(PassShape::decode(3, 7), captured);
     CHECK(sum(b) == b.device);
-    CHECK(b.device == toy.model->cost(decode_of(3, 7), captured).device);
-    CHECK(b.host == toy.model->cost(decode_of(3, 7), captured).host);
+    CHECK(b.device == toy.model->cost(PassShape::decode(3, 7), captured).device);
+    CHECK(b.host == toy.model->cost(PassShape::decode(3, 7), captured).host);
   }
   const auto e = home();
   for (const bool captured : {false, true})
     for (const std::int64_t n : {1, 7, 64}) {
-      const auto b = e->breakdown(decode_of(n, 300), captured);
+      const auto b = e->breakdown(PassShape::decode(n, 300), captured);
       CHECK(sum(b) == b.device);
-      CHECK(b.device == e->cost(decode_of(n, 300), captured).device);
+      CHECK(b.device == e->cost(PassShape::decode(n, 300), captured).device);
     }
 }
 
@@ -184,8 +168,8 @@ TEST_CASE("extend and decode in one pass are one pass at the combined token coun
   toy.costs.mla_prefill = fake::cost<MlaPrefillShape>(
       [](const MlaPrefillShape& s) { return fake::takes(us(static_cast<double>(s.pairs))); });
 
-  PassShape mixed = decode_of(3, 20);     // 60 KV tokens
-  const PassShape extend = extend_of(5);  // 15 pairs
+  PassShape mixed = PassShape::decode(3, 20);     // 60 KV tokens
+  const PassShape extend = PassShape::extend(5);  // 15 pairs
   mixed.extend_sequences = extend.extend_sequences;
   mixed.extend_tokens = mixed.extend_tokens_max = extend.extend_tokens;
   mixed.extend_pairs = extend.extend_pairs;
@@ -200,7 +184,7 @@ TEST_CASE("sparse attention reads the capped keys, dense attention all of them")
             launches(0));
     toy.costs.mla_decode = fake::cost<MlaDecodeShape>(
         [](const MlaDecodeShape& s) { return fake::takes(us(static_cast<double>(s.kv_tokens))); });
-    PassShape pass = decode_of(2, 20);
+    PassShape pass = PassShape::decode(2, 20);
     pass.decode_kv_tokens_capped = 2 * 16;
     CHECK(toy.model->cost(pass, false).device == us(top_k ? 32 : 40));
   }
@@ -210,9 +194,10 @@ TEST_CASE("an extend within the top-k writes its index keys and skips the logits
   Toy toy({{LayerBlock{"layer", 1, {{"top_k", "indexer", 1, IndexerOp{1, 1, 16}}}}}}, launches(0));
   toy.costs.indexer = fake::cost<IndexerShape>(
       [](const IndexerShape& s) { return fake::takes(us(static_cast<double>(s.pairs))); });
-  CHECK(toy.model->cost(extend_of(16), false).device == us(0));
-  CHECK(toy.model->cost(extend_of(17), false).device == us(17.0 * 18 / 2));
-  CHECK(toy.model->cost(decode_of(2, 10), false).device == us(20));  // decode always computes them
+  CHECK(toy.model->cost(PassShape::extend(16), false).device == us(0));
+  CHECK(toy.model->cost(PassShape::extend(17), false).device == us(17.0 * 18 / 2));
+  CHECK(toy.model->cost(PassShape::decode(2, 10), false).device ==
+        us(20));  // decode always computes them
 }
 
 TEST_CASE("logits are computed for sequences, not for tokens") {
@@ -224,9 +209,9 @@ TEST_CASE("logits are computed for sequences, not for tokens") {
     rows = s.m;
     return fake::takes(us(1));
   });
-  toy.model->cost(extend_of(50), false);
+  toy.model->cost(PassShape::extend(50), false);
   CHECK(rows == 1);
-  toy.model->cost(decode_of(5, 9), false);
+  toy.model->cost(PassShape::decode(5, 9), false);
   CHECK(rows == 5);
 }
 
@@ -238,7 +223,7 @@ TEST_CASE("one resource alone is never slower than everything together") {
     return g;
   };
   for (const bool captured : {false, true}) {
-    const auto pass = decode_of(8, 100);
+    const auto pass = PassShape::decode(8, 100);
     const Timeline all =
         Toy(graph(), launches(3, 1, 1, true), Only::everything, 4).model->cost(pass, captured);
     for (const Only only :
@@ -265,8 +250,8 @@ TEST_CASE("the home box holds the same law for every kind of pass") {
   };
   const StepModel all = inputs_of(Only::everything);
   for (const auto& [pass, captured] :
-       {std::pair{decode_of(1, 100), false}, std::pair{decode_of(64, 300), false},
-        std::pair{decode_of(64, 300), true}, std::pair{extend_of(256), false}}) {
+       {std::pair{PassShape::decode(1, 100), false}, std::pair{PassShape::decode(64, 300), false},
+        std::pair{PassShape::decode(64, 300), true}, std::pair{PassShape::extend(256), false}}) {
     for (const Only only : {Only::arithmetic, Only::memory, Only::interconnect, Only::launch}) {
       const Timeline whole = all.cost(pass, captured), part = inputs_of(only).cost(pass, captured);
       CHECK(part.device <= whole.device);
@@ -281,13 +266,13 @@ TEST_CASE("a pass with more sequences or longer ones takes no less time") {
   for (const bool captured : {false, true}) {
     Duration before;
     for (const std::int64_t kv : {1, 100, 1000, 10000}) {
-      const auto now = e->cost(decode_of(8, kv), captured).device;
+      const auto now = e->cost(PassShape::decode(8, kv), captured).device;
       CHECK(now >= before);
       before = now;
     }
     before = Duration();
     for (const std::int64_t n : {1, 2, 4, 8, 16, 32, 64, 128}) {
-      const auto now = e->cost(decode_of(n, 300), captured).device;
+      const auto now = e->cost(PassShape::decode(n, 300), captured).device;
       CHECK(now >= before);
       before = now;
     }
@@ -303,7 +288,7 @@ TEST_CASE("the breakdown names what bounds each group") {
           launches(1), Only::everything, 2);
   toy.costs.elementwise = fake::cost<ElementwiseShape>(
       [](const ElementwiseShape&) { return fake::takes(us(3), us(0), us(1)); });
-  const auto b = toy.model->breakdown(decode_of(2, 2), false);
+  const auto b = toy.model->breakdown(PassShape::decode(2, 2), false);
   REQUIRE(b.items.size() == 3);
   CHECK(b.items[0].resource == "memory");  // 9 of 10 us are traffic
   CHECK(b.items[1].resource == "interconnect");
