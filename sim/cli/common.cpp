@@ -61,6 +61,7 @@ Exit predict_and_print(const std::vector<Scenario>& scenarios, const CommonOptio
   }
   progress("");
   if (!errors.empty()) return report_errors(errors);
+  if (reports.empty()) return Exit::interrupted;
   print_result(options.format == "json" ? to_json(reports) : table(reports));
   return stopped ? Exit::interrupted : judge && failed ? Exit::expectation_failed : Exit::fine;
 }
