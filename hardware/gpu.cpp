@@ -43,6 +43,7 @@ GpuSpec read_gpu(const std::string& id, const Settings& file, Reading& reading) 
   s.required<int>("schema", between(1, 1));
   s.required<std::string>("source");
   gpu.name = s.required<std::string>("name");
+  if (s.has("aliases")) gpu.aliases = s.words("aliases");
   gpu.architecture = s.required<std::string>("architecture");
   gpu.compute_capability = s.required<double>("compute_capability");
   gpu.sm_count = s.required<int>("sm_count", positive<int>());
@@ -52,5 +53,10 @@ GpuSpec read_gpu(const std::string& id, const Settings& file, Reading& reading) 
   gpu.bf16 = s.required<FlopsPerSecond>("bf16", plausible_peak());
   gpu.fp8 = s.optional<FlopsPerSecond>("fp8", gpu.bf16, plausible_peak());
   gpu.nvfp4 = s.optional<FlopsPerSecond>("nvfp4", gpu.fp8, plausible_peak());
+  const Check<Hertz> plausible_clock = [](const Hertz& clock) {
+    return clock < Hertz(100e6) || clock > Hertz(10e9) ? "must lie between 100 MHz and 10 GHz"
+                                                       : std::string();
+  };
+  gpu.boost_clock = s.maybe<Hertz>("boost_clock", plausible_clock).value_or(Hertz());
   return gpu;
 }

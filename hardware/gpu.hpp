@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "sim/base/settings.hpp"
 
@@ -15,8 +16,9 @@ double bytes_per_element(Precision p);
 
 /// One GPU model, as its file in hardware/gpus says.
 struct GpuSpec {
-  std::string id;    // name of the file
-  std::string name;  // for people
+  std::string id;                    // name of the file
+  std::string name;                  // for people
+  std::vector<std::string> aliases;  // names that tables of measurements use for it
   std::string architecture;
   double compute_capability = 0;
   int sm_count = 0;
@@ -24,6 +26,7 @@ struct GpuSpec {
   Bytes l2;
   BytesPerSecond memory_bandwidth;  // line rate
   FlopsPerSecond bf16, fp8, nvfp4;  // dense peaks
+  Hertz boost_clock;                // of the SMs at those peaks; 0 where the file does not say
 
   FlopsPerSecond peak(Precision p) const;
 };

@@ -7,8 +7,9 @@
 #include <fmt/format.h>
 
 std::string_view Source::line(int n) const {
+  if (n < first_line) return {};
   std::string_view rest = text;
-  for (int i = 1; i < n; ++i) {
+  for (int i = first_line; i < n; ++i) {
     const auto end = rest.find('\n');
     if (end == std::string_view::npos) return {};
     rest.remove_prefix(end + 1);

@@ -7,10 +7,12 @@
 
 #include <tl/expected.hpp>
 
-/// A text that values came from: a file, or the `--set` arguments of a command.
+/// A text that values came from: a file, or the `--set` arguments of a command. Of a large file it
+/// may hold a part, whose first line has the number `first_line`.
 struct Source {
   std::string name;
   std::string text;
+  int first_line = 1;
   /// Line `n` (1-based) without its line break; empty when there is none.
   std::string_view line(int n) const;
 };

@@ -39,6 +39,8 @@ using BytesPerToken = Quantity<struct BytesPerTokenTag, std::int64_t>;
 /// Events per second; infinity is a legal rate (all requests at once).
 using PerSecond = Quantity<struct PerSecondTag, double>;
 using TokensPerSecond = Quantity<struct TokensPerSecondTag, double>;
+/// Of a clock.
+using Hertz = Quantity<struct HertzTag, double>;
 
 inline Duration operator/(Bytes b, BytesPerSecond rate) {
   return Duration::from_seconds(b.real() / rate.count());

@@ -29,6 +29,7 @@ const Units flops = {{"FLOP", 1}, {"GFLOP", 1e9}, {"TFLOP", 1e12}, {"PFLOP", 1e1
 const Units flops_per_second = {
     {"FLOP/s", 1}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
 const Units per_second = {{"/s", 1}, {"/min", 1.0 / 60}, {"/h", 1.0 / 3600}};
+const Units hertz = {{"MHz", 1e6}, {"GHz", 1e9}};
 const Units tokens_per_second = {{"tok/s", 1}, {"tokens/s", 1}};
 const Units tokens = {{"tok", 1}, {"tokens", 1}};
 
@@ -174,6 +175,10 @@ Parsed<FlopsPerSecond> parse<FlopsPerSecond>(std::string_view text) {
 template <>
 Parsed<TokensPerSecond> parse<TokensPerSecond>(std::string_view text) {
   return real_quantity<TokensPerSecond>(text, tokens_per_second, "a throughput", "196 tok/s");
+}
+template <>
+Parsed<Hertz> parse<Hertz>(std::string_view text) {
+  return real_quantity<Hertz>(text, hertz, "a clock", "2430 MHz");
 }
 
 template <>

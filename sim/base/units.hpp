@@ -48,6 +48,8 @@ template <>
 Parsed<PerSecond> parse<PerSecond>(std::string_view text);
 template <>
 Parsed<TokensPerSecond> parse<TokensPerSecond>(std::string_view text);
+template <>
+Parsed<Hertz> parse<Hertz>(std::string_view text);
 
 /// The text times a factor, its unit kept: ("22 GB/s", 2) -> "44 GB/s". Empty if the text does
 /// not start with a number.

@@ -1,12 +1,29 @@
 #include "sim/scenario/data.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 
 #include <fmt/format.h>
 
+#include "hardware/gpu.hpp"
+#include "sim/scenario/yaml.hpp"
+
 namespace fs = std::filesystem;
+
+namespace {
+
+// "RTX PRO 6000", "rtx_pro_6000" and "rtx-pro-6000" are one name.
+std::string plain(std::string_view name) {
+  std::string out;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+}  // namespace
 
 std::string data_folder() {
   const auto holds_data = [](const fs::path& p) {
@@ -60,4 +77,28 @@ std::vector<std::string> data_names(const std::string& folder) {
     if (entry.path().extension() == ".yaml") out.push_back(entry.path().stem().string());
   std::sort(out.begin(), out.end());
   return out;
+}
+
+Expected<std::string> find_gpu(const std::string& name, const Location& wanted_by) {
+  const std::string folder = "hardware/gpus";
+  std::vector<std::string> known;
+  Diagnostics errors;
+  for (const auto& id : data_names(folder)) {
+    if (plain(id) == plain(name)) return id;
+    known.push_back(id);
+    const auto file = load_yaml((fs::path(data_folder()) / folder / (id + ".yaml")).string(), {});
+    if (!file) return tl::unexpected(file.error());
+    Reading reading;
+    for (const auto& alias : read_gpu(id, *file, reading).aliases) {
+      if (plain(alias) == plain(name)) return id;
+      known.push_back(alias);
+    }
+  }
+  if (known.empty())
+    errors.error(wanted_by, fmt::format("no data folder found while looking for GPU '{}'", name),
+                 "set CEILING_DATA to the folder that holds hardware/ and models/");
+  else
+    errors.error(wanted_by, fmt::format("there is no GPU '{}'", name),
+                 suggestion(name, nearest(name, known).empty() ? data_names(folder) : known));
+  return tl::unexpected(errors);
 }

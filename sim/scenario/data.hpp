@@ -17,3 +17,8 @@ Expected<std::string> find_data_file(const std::string& folder, const std::strin
 
 /// Names of the files in a folder of the data, in order, without their ending.
 std::vector<std::string> data_names(const std::string& folder);
+
+/// The file in hardware/gpus, without its ending, that describes the card known as `name`: by the
+/// file's own name or by one of its `aliases` ("h200_sxm", "NVIDIA H200"), whatever the case and
+/// the signs between the words. An unknown card is an error with the nearest name.
+Expected<std::string> find_gpu(const std::string& name, const Location& wanted_by);
