@@ -53,10 +53,22 @@ Exit ceiling(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     return print_result(app.help()), Exit::fine;
   } catch (const CLI::ParseError& e) {
-    // CLI11 does not say which option was meant.
-    std::vector<std::string> options;
-    for (const auto* option : app.get_options())
-      for (const auto& long_name : option->get_lnames()) options.push_back("--" + long_name);
+    // CLI11 says neither which word nor which option was meant.
+    std::vector<std::string> options, words;
+    const auto add_options = [&](const CLI::App& a) {
+      for (const auto* option : a.get_options())
+        for (const auto& long_name : option->get_lnames()) options.push_back("--" + long_name);
+    };
+    add_options(app);
+    for (const auto* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+      words.push_back(sub->get_name()), add_options(*sub);
+    const std::string first = argc > 2 ? argv[2] : "";
+    if (!words.empty() && !first.starts_with('-') &&
+        std::find(words.begin(), words.end(), first) == words.end())
+      return bad_usage(first.empty() ? fmt::format("'ceiling {}' needs another word", verb)
+                                     : fmt::format("ceiling {} knows no '{}'", verb, first),
+                       first.empty() ? fmt::format("known: {}", fmt::join(words, ", "))
+                                     : suggestion(first, words));
     std::string hint;
     for (int i = 2; i < argc; ++i) {
       const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
