@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "sim/cli/command.hpp"
+#include "sim/cli/validate_kernels.hpp"
 
 namespace {
 
@@ -9,6 +10,8 @@ namespace fs = std::filesystem;
 
 struct Options : CommonOptions {
   std::vector<std::string> paths;
+  std::vector<std::string> kernel_tables;
+  std::string gpu;
 };
 
 // Every .yaml below a folder, in order; a file stands for itself.
@@ -35,7 +38,8 @@ Exit validate(const Options& o) {
   std::vector<Scenario> scenarios;
   const auto files = scenario_files(o.paths);
   if (files.empty())
-    errors.error({}, "no scenario files there", "name a file or a folder that holds .yaml files");
+    errors.error({}, o.paths.empty() ? "nothing to validate" : "no scenario files there",
+                 "name a file or a folder that holds .yaml files");
   for (const auto& file : files) {
     auto loaded = load_scenarios(file, overrides);
     if (!loaded)
@@ -49,9 +53,17 @@ Exit validate(const Options& o) {
 
 std::function<Exit()> setup(CLI::App& app) {
   const auto o = std::make_shared<Options>();
-  app.add_option("PATH", o->paths, "scenario files, or folders of them")->required();
+  auto* paths = app.add_option("PATH", o->paths, "scenario files, or folders of them");
+  auto* tables = app.add_option("--kernel-table", o->kernel_tables,
+                                "measured kernel times instead: OP__ENGINE_VERSION.csv[.gz]");
+  auto* gpu = app.add_option("--gpu", o->gpu, "the card that --kernel-table was measured on");
+  tables->needs(gpu)->excludes(paths);
+  gpu->needs(tables);
   add_common(app, *o);
-  return [o] { return validate(*o); };
+  return [o] {
+    if (!o->kernel_tables.empty()) return validate_kernels(o->kernel_tables, o->gpu, o->format);
+    return validate(*o);
+  };
 }
 
 const Registered<Command> me("validate", {2, "predictions beside measurements, point by point",
