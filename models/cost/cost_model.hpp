@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "hardware/gpu.hpp"
 #include "sim/base/registry.hpp"
@@ -35,8 +36,11 @@ struct MoeShape {
   int hidden = 0;
   int inter = 0;  // of one expert on this GPU
   int experts_per_token = 0;
+  int experts = 0;              // of the model
+  int ways = 1;                 // tensor-parallel split of one expert
   double distinct_experts = 0;  // how many experts the tokens touch
   Precision precision = Precision::nvfp4;
+  bool bf16_activations = false;  // the kernel unpacks the weights instead (A16)
 };
 
 /// Absorbed MLA decode: each of `sequences` reads its latent KV once for `heads` heads.
@@ -63,6 +67,7 @@ struct IndexerShape {
   std::int64_t pairs = 0;   // (query, key) pairs, summed
   std::int64_t kv_max = 0;  // of the longest sequence
   int heads = 0, dim = 0, top_k = 0;
+  bool extend = false;  // many queries a sequence: other kernels than for decode
 };
 
 /// A memory-bound kernel: norms, rope, activations, quantisation, KV writes, sampling.
@@ -76,16 +81,33 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
   virtual Prediction predict(const Shape& shape) const = 0;
+  /// Which measurements it answers from, for people; empty: what its section says.
+  virtual std::string rests_on() const { return {}; }
+};
+
+class KernelTables;
+
+/// What a cost model is made from besides its own coefficients.
+struct CostContext {
+  const GpuSpec& gpu;
+  const KernelTables* tables =
+      nullptr;                      // fitted sets of this GPU (or of the one it is scaled from)
+  std::string engine{}, version{};  // that the build runs
+  bool scaled = false;              // the tables were measured on another GPU
 };
 
 /// Makes a cost model from its coefficients (one section of a GPU's law file).
 template <class Shape>
-using CostModelFactory = std::unique_ptr<CostModel<Shape>> (*)(const GpuSpec&, Section&);
+using CostModelFactory = std::unique_ptr<CostModel<Shape>> (*)(const CostContext&, Section&);
 
 /// `const Registered<CostModelFactory<GemmShape>> me("wave_k", make<WaveK, GemmShape>);`
 template <class Model, class Shape>
-std::unique_ptr<CostModel<Shape>> make_cost_model(const GpuSpec& gpu, Section& coefficients) {
-  return std::make_unique<Model>(gpu, coefficients);
+std::unique_ptr<CostModel<Shape>> make_cost_model(const CostContext& context,
+                                                  Section& coefficients) {
+  if constexpr (std::is_constructible_v<Model, const CostContext&, Section&>)
+    return std::make_unique<Model>(context, coefficients);
+  else
+    return std::make_unique<Model>(context.gpu, coefficients);
 }
 
 /// The part that all models share: provenance, error and a scale that stands for a systematic error

@@ -17,8 +17,9 @@ BackEnds read_back_ends(Section& s) {
 namespace {
 
 template <class Shape>
-void read_one(const std::string& kernel_class, const std::string& back_end, const GpuSpec& gpu,
-              Section& laws, CostModels& models, std::unique_ptr<CostModel<Shape>>& out) {
+void read_one(const std::string& kernel_class, const std::string& back_end,
+              const CostContext& context, Section& laws, CostModels& models,
+              std::unique_ptr<CostModel<Shape>>& out) {
   const Settings* by_back_end = laws.take_required(kernel_class);
   if (!by_back_end) return;
   const Settings* node = by_back_end->find(back_end);
@@ -33,26 +34,28 @@ void read_one(const std::string& kernel_class, const std::string& back_end, cons
   models.sources[kernel_class] = s.required<std::string>("source");
   const auto names = Registry<CostModelFactory<Shape>>::names();
   const auto model = s.word("model", names);
-  if (const auto* factory = Registry<CostModelFactory<Shape>>::find(model))
-    out = (*factory)(gpu, s);
-  else
+  if (const auto* factory = Registry<CostModelFactory<Shape>>::find(model)) {
+    out = (*factory)(context, s);
+    if (auto sets = out->rests_on(); !sets.empty()) models.tables[kernel_class] = std::move(sets);
+  } else {
     s.ignore_rest();
+  }
 }
 
 }  // namespace
 
-CostModels read_cost_models(const GpuSpec& gpu, const BackEnds& b, const Settings& file,
+CostModels read_cost_models(const CostContext& context, const BackEnds& b, const Settings& file,
                             Reading& reading) {
   CostModels m;
   Section laws(file, "laws", reading);
   laws.required<int>("schema", between(1, 1));
   laws.required<std::string>("gpu");
-  read_one("gemm", b.gemm, gpu, laws, m, m.gemm);
-  read_one("batched_gemm", b.batched_gemm, gpu, laws, m, m.batched_gemm);
-  read_one("moe", b.moe, gpu, laws, m, m.moe);
-  read_one("mla_decode", b.mla_decode, gpu, laws, m, m.mla_decode);
-  read_one("mla_prefill", b.mla_prefill, gpu, laws, m, m.mla_prefill);
-  read_one("indexer", b.indexer, gpu, laws, m, m.indexer);
-  read_one("elementwise", b.elementwise, gpu, laws, m, m.elementwise);
+  read_one("gemm", b.gemm, context, laws, m, m.gemm);
+  read_one("batched_gemm", b.batched_gemm, context, laws, m, m.batched_gemm);
+  read_one("moe", b.moe, context, laws, m, m.moe);
+  read_one("mla_decode", b.mla_decode, context, laws, m, m.mla_decode);
+  read_one("mla_prefill", b.mla_prefill, context, laws, m, m.mla_prefill);
+  read_one("indexer", b.indexer, context, laws, m, m.indexer);
+  read_one("elementwise", b.elementwise, context, laws, m, m.elementwise);
   return m;
 }

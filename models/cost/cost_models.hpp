@@ -21,9 +21,10 @@ struct CostModels {
   std::unique_ptr<CostModel<IndexerShape>> indexer;
   std::unique_ptr<CostModel<ElementwiseShape>> elementwise;
   std::map<std::string, std::string> sources;  // kernel class -> where its coefficients come from
+  std::map<std::string, std::string> tables;   // kernel class -> the fitted sets it answers from
 };
 
 /// Reads the laws of one GPU (hardware/tables/<gpu>/laws.yaml) for the chosen back ends. A back end
 /// without a law is an error that lists the known ones.
-CostModels read_cost_models(const GpuSpec& gpu, const BackEnds& back_ends, const Settings& laws,
-                            Reading& reading);
+CostModels read_cost_models(const CostContext& context, const BackEnds& back_ends,
+                            const Settings& laws, Reading& reading);

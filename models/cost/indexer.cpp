@@ -18,12 +18,16 @@ class Indexer final : public CostModel<IndexerShape> {
         quality_(read_quality(s)),
         start_us_(s.required<Duration>("start", plausible_time()).us()),
         top_k_us_(s.required<Duration>("top_k", plausible_time()).us()),
-        pair_us_(s.required<Duration>("per_pair", plausible_time()).us()) {}
+        pair_us_(s.required<Duration>("per_pair", plausible_time()).us()),
+        extend_pair_us_(
+            s.optional<Duration>("per_extend_pair", Duration::from_us(pair_us_), plausible_time())
+                .us()) {}
 
   Prediction predict(const IndexerShape& s) const override {
     SIM_ASSERT(s.sequences > 0 && s.pairs > 0);
     const auto pairs = static_cast<double>(s.pairs);
-    const double us = start_us_ + pair_us_ * pairs + (s.kv_max > s.top_k ? top_k_us_ : 0);
+    const double us = start_us_ + (s.extend ? extend_pair_us_ : pair_us_) * pairs +
+                      (s.kv_max > s.top_k ? top_k_us_ : 0);
     return predicted(us, Flops(2 * pairs * s.heads * s.dim) / gpu_.fp8,
                      Duration::from_seconds(static_cast<double>(s.kv_max) * s.dim /
                                             gpu_.memory_bandwidth.count()),
@@ -33,7 +37,7 @@ class Indexer final : public CostModel<IndexerShape> {
  private:
   GpuSpec gpu_;
   ModelQuality quality_;
-  double start_us_, top_k_us_, pair_us_;
+  double start_us_, top_k_us_, pair_us_, extend_pair_us_;
 };
 
 const Registered<CostModelFactory<IndexerShape>> me("knee_and_slope",

@@ -55,8 +55,8 @@ TEST_CASE("no kernel is faster than its arithmetic or its traffic at the card's 
                    2 * b * (n * k + m * k + m * n));
   }));
   CHECK(rc::check("MoE", [] {
-    const MoeShape s{size(),     int(size()), int(size()), 8, *rc::gen::inRange(8, 257) * 1.0,
-                     precision()};
+    const MoeShape s{
+        size(), int(size()), int(size()), 8, 256, 1, *rc::gen::inRange(8, 257) * 1.0, precision()};
     const double weights = 3.0 * s.hidden * s.inter;
     check_roofline(costs().moe->predict(s), 2 * weights * double(s.tokens) * 8,
                    gpu().peak(s.precision),
@@ -100,7 +100,8 @@ TEST_CASE("more work never takes less time") {
     static const ExpertPopularity popularity(256, 8, 0.85);
     const auto time = [](std::int64_t tokens) {
       return costs()
-          .moe->predict({tokens, 6144, 256, 8, popularity.distinct(tokens), Precision::nvfp4})
+          .moe
+          ->predict({tokens, 6144, 256, 8, 256, 8, popularity.distinct(tokens), Precision::nvfp4})
           .time;
     };
     const std::int64_t tokens = size();
@@ -174,7 +175,9 @@ TEST_CASE("a GEMM pays for a further wave when its tiles outnumber the SMs") {
 TEST_CASE("decode MoE follows the experts that are touched, not the tokens") {
   // 53 us + experts x 2.654 MB / 1.2 TB/s + tokens x 8 x 9.437 MFLOP / 320 TFLOP/s
   const auto us = [](std::int64_t tokens, double experts) {
-    return costs().moe->predict({tokens, 6144, 256, 8, experts, Precision::nvfp4}).time.us();
+    return costs()
+        .moe->predict({tokens, 6144, 256, 8, 256, 8, experts, Precision::nvfp4})
+        .time.us();
   };
   const double expert_bytes = 3.0 * 6144 * 256 * 0.5625, token_flops = 2.0 * 3 * 6144 * 256 * 8;
   CHECK(us(1, 8) == Approx(53 + 8 * expert_bytes / 1.2e6 + token_flops / 320e6).epsilon(1e-6));
@@ -190,7 +193,7 @@ TEST_CASE("a law that is missing, misspelt or out of range is an error with its 
     BackEnds b;
     b.gemm = back_end;
     const Settings laws = yaml("schema: 1\ngpu: x\ngemm:\n  cutlass: " + law + "\n");
-    read_cost_models(load_gpu("rtx-pro-6000-server"), b, laws, reading);
+    read_cost_models({load_gpu("rtx-pro-6000-server")}, b, laws, reading);
     return reading.errors.render();
   };
   CHECK(errors("cutlas", "{}").find("no law for the gemm back end 'cutlas'") != std::string::npos);
@@ -209,7 +212,7 @@ TEST_CASE("a precision without coefficients is priced by its roofline and says s
   b.gemm = "x";
   const Settings laws =
       yaml("schema: 1\ngpu: x\ngemm: {x: {model: wave_k, source: s, error: 0.1}}\n");
-  const auto models = read_cost_models(load_gpu("rtx-pro-6000-server"), b, laws, reading);
+  const auto models = read_cost_models({load_gpu("rtx-pro-6000-server")}, b, laws, reading);
   REQUIRE(models.gemm);
   const auto p = models.gemm->predict({16, 1024, 1024, Precision::fp8});
   CHECK(p.provenance == Provenance::roofline);
