@@ -43,9 +43,27 @@ using CollectiveAlgorithmFactory = const CollectiveAlgorithm& (*)();
 /// The time of one collective and what it was made of.
 struct CollectivePrice {
   Duration time;
+  std::string kernel = "nccl";  // or a kernel of the engine's own
   Protocol protocol = Protocol::simple;
   Transport transport = Transport::p2p;
   int channels = 0;
   std::string limit;  // what the transfer waits for: a link, the hop latency, the channels
   Provenance provenance = Provenance::fitted;
 };
+
+/// What an engine's own all-reduce kernel sees of a box: rates one way, as copies reach them.
+struct KernelView {
+  int ranks = 0;
+  BytesPerSecond port;      // of the slowest GPU
+  BytesPerSecond exchange;  // out of each GPU while all send to all others
+  BytesPerSecond path;      // one hop of a ring while all hops are under way, NCCL's share
+};
+
+/// An all-reduce kernel that engines bring beside NCCL. It stores to peers, so it needs P2P. Pure.
+class AllReduceKernel {
+ public:
+  virtual ~AllReduceKernel() = default;
+  virtual CollectivePrice price(Bytes size, const KernelView& view) const = 0;
+};
+
+using AllReduceKernelFactory = const AllReduceKernel& (*)();

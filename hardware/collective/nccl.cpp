@@ -86,6 +86,7 @@ NcclView nccl_view(const Topology& topology, int ranks, double compute_capabilit
       break;
     }
   }
+  if (environment.channels) view.channels = *environment.channels;
   if (environment.min_nchannels)
     view.channels = std::max(view.channels, *environment.min_nchannels);
   return view;

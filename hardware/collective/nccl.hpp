@@ -13,6 +13,8 @@ struct NcclEnvironment {
   /// NCCL_P2P_LEVEL=SYS: use P2P on any path. By itself NCCL stops at PXB (within one switch).
   bool p2p_level_sys = false;
   std::optional<int> min_nchannels;
+  /// What the server opens, where that was seen; else NCCL's own search decides.
+  std::optional<int> channels;
   std::optional<Protocol> proto;
   /// NCCL_GRAPH_FILE: a graph that states the bus speed and the channels.
   struct GraphFile {

@@ -32,8 +32,34 @@ double ring_efficiency(const Link& link) { return link.kind == "memory" ? 1.0 : 
 
 }  // namespace
 
+AllReducePolicy read_all_reduce_policy(const Settings* list, const std::string& what,
+                                       Reading& reading) {
+  AllReducePolicy out;
+  if (!list) return out;
+  if (!list->is_sequence()) {
+    reading.errors.error(list->where(), what + " must be a list",
+                         "write '- {kernel: one_shot, up_to: 64 KiB}' and then '- {kernel: nccl}'");
+    return out;
+  }
+  auto kernels = Registry<AllReduceKernelFactory>::names();
+  kernels.emplace_back("nccl");
+  for (const Settings& item : list->items()) {
+    Section s(item, what, reading);
+    AllReduceChoice choice;
+    choice.kernel = s.word("kernel", kernels);
+    choice.up_to = s.maybe<Bytes>("up_to", positive<Bytes>());
+    choice.channels = s.maybe<int>("channels", between(1, 64));
+    if (choice.channels && choice.kernel != "nccl")
+      s.error("channels", "only NCCL has channels", "leave it out");
+    if (!out.empty() && (!out.back().up_to || (choice.up_to && *choice.up_to <= *out.back().up_to)))
+      s.error("up_to", "the sizes of all_reduce must ascend, the one without 'up_to' last");
+    out.push_back(std::move(choice));
+  }
+  return out;
+}
+
 CollectivePricer::CollectivePricer(const Topology& topology, const Interconnect& interconnect,
-                                   int ranks, double compute_capability)
+                                   int ranks, double compute_capability, AllReducePolicy policy)
     : interconnect_(interconnect), ranks_(ranks) {
   SIM_ASSERT(ranks >= 1 && static_cast<std::size_t>(ranks) <= topology.gpus().size());
   if (ranks == 1) return;
@@ -66,6 +92,26 @@ CollectivePricer::CollectivePricer(const Topology& topology, const Interconnect&
         share < tightest)
       tightest = share, path_limit_ = link;
   }
+  if (!p2p || policy.empty()) return;
+  policy_ = std::move(policy);
+  kernels_ = {ranks, BytesPerSecond(std::numeric_limits<double>::infinity()),
+              BytesPerSecond(std::numeric_limits<double>::infinity()), path_rate_};
+  // All to all: as many flows in each direction of each link as pairs are routed over it.
+  std::vector<int> flows(topology.links().size() * 2);
+  for (int from = 0; from < ranks; ++from)
+    for (int to = 0; to < ranks; ++to) {
+      if (from == to) continue;
+      const Route route = topology.route(topology.gpus()[static_cast<std::size_t>(from)],
+                                         topology.gpus()[static_cast<std::size_t>(to)]);
+      kernels_.port = std::min(kernels_.port, topology.link(route.front().link).bandwidth.value);
+      for (const Hop& hop : route)
+        ++flows[static_cast<std::size_t>(hop.link) * 2 + (hop.forward ? 0 : 1)];
+    }
+  for (std::size_t d = 0; d < flows.size(); ++d)
+    if (flows[d] > 0)
+      kernels_.exchange =
+          std::min(kernels_.exchange, topology.links()[d / 2].bandwidth.value *
+                                          (static_cast<double>(ranks - 1) / flows[d]));
 }
 
 const CollectivePrice& CollectivePricer::price(Collective op, Bytes size) const {
@@ -80,17 +126,28 @@ CollectivePrice CollectivePricer::compute(Collective op, Bytes size) const {
     out.transport = Transport::local;
     return out;
   }
+  if (op == Collective::all_reduce)
+    for (const AllReduceChoice& choice : policy_) {
+      if (choice.up_to && size > *choice.up_to) continue;
+      if (choice.kernel == "nccl") return ring(op, size, choice.channels.value_or(view_.channels));
+      return (*Registry<AllReduceKernelFactory>::find(choice.kernel))().price(size, kernels_);
+    }
+  return ring(op, size, view_.channels);
+}
+
+CollectivePrice CollectivePricer::ring(Collective op, Bytes size, int nccl_channels) const {
+  CollectivePrice out;
   const auto& algorithm = (*Registry<CollectiveAlgorithmFactory>::find("ring"))();
   const Schedule schedule = algorithm.schedule(op, size, ranks_);
   const double k = schedule.rounds;
   const double chunk = schedule.transfers.front().bytes;
   const bool p2p = transport_ == Transport::p2p;
   const TransportSpec& transport = p2p ? interconnect_.p2p : interconnect_.shm;
-  const double channels = view_.channels;
+  const double channels = nccl_channels;
 
   out.protocol = nccl_protocol(op, size, ranks_, view_, interconnect_.nccl);
   out.transport = transport_;
-  out.channels = view_.channels;
+  out.channels = nccl_channels;
   double us = 0;
   if (out.protocol == Protocol::ll) {
     const double wire = 2 * chunk;

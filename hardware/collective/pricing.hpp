@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <vector>
 
 #include "hardware/collective/nccl.hpp"
 
@@ -17,12 +18,24 @@ struct Interconnect {
   NcclEnvironment nccl;
 };
 
+/// The all-reduce that an engine takes for payloads up to a size: a kernel of its own, or "nccl".
+struct AllReduceChoice {
+  std::string kernel;
+  std::optional<Bytes> up_to;   // nothing: whatever is left
+  std::optional<int> channels;  // of NCCL, where they were seen for this size; else the view's
+};
+/// In ascending order of sizes. NCCL takes what no choice covers, and everything without P2P.
+using AllReducePolicy = std::vector<AllReduceChoice>;
+
+AllReducePolicy read_all_reduce_policy(const Settings* list, const std::string& what,
+                                       Reading& reading);
+
 /// Prices collectives of `ranks` GPUs over the graph: algorithm (what moves), NCCL's choice
 /// (protocol, channels), links shared by max-min fairness, and one ring law. Pure.
 class CollectivePricer {
  public:
   CollectivePricer(const Topology& topology, const Interconnect& interconnect, int ranks,
-                   double compute_capability);
+                   double compute_capability, AllReducePolicy policy = {});
   /// One rank costs nothing. Sizes as in CollectiveAlgorithm::schedule.
   const CollectivePrice& price(Collective op, Bytes size) const;
   const NcclView& view() const { return view_; }
@@ -32,12 +45,17 @@ class CollectivePricer {
   /// The link that sets it; nothing for one rank.
   const std::optional<Link>& path_limit() const { return path_limit_; }
   const Interconnect& interconnect() const { return interconnect_; }
+  /// Empty where its kernels cannot run.
+  const AllReducePolicy& policy() const { return policy_; }
 
  private:
   CollectivePrice compute(Collective op, Bytes size) const;
+  CollectivePrice ring(Collective op, Bytes size, int nccl_channels) const;
 
   const Interconnect interconnect_;
   const int ranks_;
+  AllReducePolicy policy_;
+  KernelView kernels_;
   NcclView view_;
   Transport transport_ = Transport::local;
   BytesPerSecond path_rate_;

@@ -4,6 +4,8 @@
 
 #include "models/graph/mla_moe_graph.hpp"
 
+#include <algorithm>
+
 #include "sim/base/assert.hpp"
 
 int ModelGraph::launches() const {
@@ -33,9 +35,18 @@ class Builder {
   ModelGraph build() const {
     ModelGraph graph;
     graph.blocks.push_back({"embedding", 1, embedding()});
-    if (m_.dense_layers > 0) graph.blocks.push_back({"dense layer", m_.dense_layers, layer(true)});
-    if (m_.layers > m_.dense_layers)
-      graph.blocks.push_back({"MoE layer", m_.layers - m_.dense_layers, layer(false)});
+    // Indexers sit in the first layers for certain; where the others lie does not change a sum.
+    int indexers = o_.sparse_attention ? o_.indexer_layers.value_or(m_.layers) : 0;
+    for (const bool dense : {true, false}) {
+      const int layers = dense ? m_.dense_layers : m_.layers - m_.dense_layers;
+      const std::string name = dense ? "dense layer" : "MoE layer";
+      const int with = std::min(layers, indexers);
+      indexers -= with;
+      if (with > 0) graph.blocks.push_back({name, with, layer(dense, true), true});
+      if (layers > with)
+        graph.blocks.push_back({o_.sparse_attention ? name + " without indexer" : name,
+                                layers - with, layer(dense, false), true});
+    }
     graph.blocks.push_back({"head", 1, head()});
     return graph;
   }
@@ -71,7 +82,7 @@ class Builder {
     ops.push_back({"indexer_top_k", "indexer", 2, IndexerOp{i.heads, i.dim, i.top_k}});
   }
 
-  Operators layer(bool dense) const {
+  Operators layer(bool dense, bool own_indexer) const {
     const auto& a = m_.attention;
     const std::int64_t hidden = m_.hidden, heads = a.heads / o_.tensor_parallel;
     const auto p = m_.precision.attention;
@@ -85,7 +96,7 @@ class Builder {
     ops.push_back(
         {"absorbed_q", "attention projections", 1, BatchedGemmOp{heads, a.kv_lora, a.nope}});
     ops.push_back(small("rope", 1, 2 * (heads + 1) * a.rope * activation));
-    if (o_.sparse_attention) indexer(ops);
+    if (own_indexer) indexer(ops);
     ops.push_back(small("kv_write_q_concat", 3, heads * (a.kv_lora + a.rope) * activation));
     ops.push_back({"attention", "attention", 2,
                    MlaOp{static_cast<int>(heads), a.kv_lora, a.rope,
@@ -119,9 +130,10 @@ class Builder {
       mlp(ops, "shared expert", inter * m_.moe.shared_experts, m_.precision.shared_experts, true);
     ops.push_back({"router", "router", 1, GemmOp{m_.moe.experts, m_.hidden, m_.precision.router}});
     // top-k, quantise, route and permute (4), GEMM 1, activation and quantise, GEMM 2, finalise
-    ops.push_back({"routed_experts", "routed experts", 10,
-                   MoeOp{m_.hidden, static_cast<int>(inter), m_.moe.experts_per_token,
-                         m_.precision.experts}});
+    ops.push_back(
+        {"routed_experts", "routed experts", 10,
+         MoeOp{m_.hidden, static_cast<int>(inter), m_.moe.experts_per_token, m_.moe.experts,
+               o_.tensor_parallel, m_.precision.experts, o_.bf16_activations}});
     if (m_.moe.shared_experts > 0) {
       ops.push_back(small("add_shared", 1, 3 * m_.hidden * activation));
       ops.back().join = true;

@@ -20,7 +20,9 @@ struct BatchedGemmOp {
 };
 struct MoeOp {
   int hidden = 0, inter = 0, experts_per_token = 0;
+  int experts = 0, ways = 1;  // of the model; tensor-parallel split of one expert
   Precision precision = Precision::nvfp4;
+  bool bf16_activations = false;  // weights are unpacked instead (A16)
 };
 /// Attention core over the latent KV; `top_k` 0 means dense.
 struct MlaOp {
@@ -61,6 +63,7 @@ struct LayerBlock {
   std::string name;
   int repeat = 1;
   std::vector<Operator> operators;
+  bool is_layer = false;  // of the transformer; not the embedding or the head
 };
 
 /// One forward pass on one GPU, built once per model, parallelism and build.

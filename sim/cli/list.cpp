@@ -6,6 +6,7 @@
 #include "sim/cli/command.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/report/table.hpp"
+#include "sim/scenario/build_file.hpp"
 #include "sim/scenario/data.hpp"
 #include "sim/scenario/yaml.hpp"
 #include "sim/step/build.hpp"
@@ -67,11 +68,15 @@ Exit list() {
   out += gpus.text() + "\nbuilds\n";
   Table builds({"", "engine", "GPU", "what"}, 2);
   builds.left(1).left(2).left(3);
-  each("hardware/builds", errors,
-       [&](const std::string& name, const Settings& file, Reading& reading) {
-         const Build b = read_build(name, file, reading);
-         builds.row({name, b.engine + " " + b.version, b.architecture, b.name});
-       });
+  for (const auto& name : data_names("hardware/builds")) {
+    const auto file = load_build(name, {});
+    Reading reading;
+    if (file) {
+      const Build b = read_build(name, file->settings, reading);
+      builds.row({name, b.engine + " " + b.version, b.architecture, b.name});
+    }
+    errors.append(file ? reading.errors : file.error());
+  }
   out += builds.text() + "\n";
   const auto line = [&](const char* what, const std::vector<std::string>& names) {
     out += fmt::format("{:<18} {}\n", what, fmt::join(names, ", "));
@@ -79,6 +84,7 @@ Exit list() {
   line("engines", Registry<EngineKind>::names());
   line("workloads", Registry<WorkloadKind>::names());
   line("collectives", Registry<CollectiveAlgorithmFactory>::names());
+  line("all-reduce kernels", Registry<AllReduceKernelFactory>::names());
   line("machine edits", Registry<MachineEdit>::names());
   line("GEMM models", Registry<CostModelFactory<GemmShape>>::names());
   line("MoE models", Registry<CostModelFactory<MoeShape>>::names());

@@ -13,6 +13,7 @@ struct EngineFacts {
   std::int64_t context_length = 0;
   bool sparse_model = false;  // has an indexer: SGLang forces pages of 64 tokens
   bool decode_graphs = true;  // the build can capture decode
+  int prefill_chunk = 0;      // of the build; 0: the engine's own default
   std::string model_name;
   std::vector<std::pair<std::string, Bytes>> weight_groups;
 };
@@ -44,6 +45,7 @@ struct EngineSetup {
 struct EngineKind {
   std::string help;
   EngineSetup (*setup)(const EngineFacts& facts, Section& options);
+  bool schedules = true;  // false: only workloads that need no scheduler
 };
 
 /// "does not fit" with its sum, for any engine kind.

@@ -48,8 +48,9 @@ EngineSetup setup(const EngineFacts& f, Section& s) {
   const auto positive_int = positive<int>();
 
   SglangOptions o;
-  sizes.chunked_prefill_size =
-      s.optional<int>("chunked_prefill_size", defaults.chunked_prefill_size, between(-1, 1 << 24));
+  sizes.chunked_prefill_size = s.optional<int>(
+      "chunked_prefill_size", f.prefill_chunk > 0 ? f.prefill_chunk : defaults.chunked_prefill_size,
+      between(-1, 1 << 24));
   o.chunked_prefill_size = sizes.chunked_prefill_size;
   o.max_prefill_tokens = s.optional<int>("max_prefill_tokens", 16384, between(1, 1 << 24));
   o.schedule_conservativeness =

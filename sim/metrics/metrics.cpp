@@ -144,6 +144,7 @@ std::vector<std::pair<std::string, double>> RunMetrics::all() const {
       {"total_throughput", total_throughput},
       {"input_throughput", input_throughput},
       {"request_throughput", request_throughput},
+      {"prefill_throughput", prefill_throughput},
       {"duration_s", duration_s},
       {"completed", static_cast<double>(completed)},
       {"rejected", static_cast<double>(rejected)},

@@ -19,6 +19,7 @@ struct RunMetrics {
   std::int64_t completed = 0, rejected = 0;
   std::int64_t input_tokens = 0, output_tokens = 0;
   double request_throughput = 0, input_throughput = 0, output_throughput = 0, total_throughput = 0;
+  double prefill_throughput = 0;  // of a cold prefill: prompt tokens / time
   LatencySummary ttft_ms, tpot_ms, itl_ms, e2e_ms;
   double concurrency = 0;     // sum of latencies / duration
   double in_flight_mean = 0;  // counted over time, independently of the latencies

@@ -46,23 +46,28 @@ std::string render_comparison(const std::vector<RunReport>& reports) {
   SIM_ASSERT(!reports.empty());
   const RunReport& base = reports.front();
   std::string out = wrapped(base.title, 0) + wrapped(base.workload, 0) + "\n";
-  Table table(
-      {"", "output tok/s", "ratio", "90 % range", "TTFT p99", "TPOT mean", "step", "GPU / host"},
-      2);
+  Table table({"", base.kind == RunKind::cold_prefill ? "prefill tok/s" : "output tok/s", "ratio",
+               "90 % range", "TTFT p99", "TPOT mean", "step", "GPU / host"},
+              2);
   for (const auto& r : reports) {
-    const double ratio = r.metrics.output_throughput / base.metrics.output_throughput;
-    const Interval* i = r.interval("output_throughput");
-    table.row({r.name, figure(r.metrics.output_throughput), fmt::format("{:.2f} x", ratio),
+    const double ratio = r.throughput() / base.throughput();
+    const Interval* i = r.interval(r.headline());
+    table.row({r.name, figure(r.throughput()), fmt::format("{:.2f} x", ratio),
                i ? fmt::format("{} to {}", figure(i->low), figure(i->high)) : "",
-               figure(r.metrics.ttft_ms.p99), figure(r.metrics.tpot_ms.mean), figure(r.step_ms),
+               figure(r.metrics.ttft_ms.p99),
+               base.kind == RunKind::cold_prefill ? "" : figure(r.metrics.tpot_ms.mean),
+               figure(r.step_ms),
                fmt::format("{} / {}", figure(r.step_device_ms), figure(r.step_host_ms))});
   }
   out += table.text();
   out +=
-      fmt::format("  (times in ms; step: decode of the largest batch, {} requests in the base)\n\n",
-                  base.step_batch);
+      base.kind == RunKind::cold_prefill
+          ? "  (times in ms; step: all passes of the prompt)\n\n"
+          : fmt::format(
+                "  (times in ms; step: decode of the largest batch, {} requests in the base)\n\n",
+                base.step_batch);
   for (std::size_t i = 1; i < reports.size(); ++i) {
-    const double ratio = reports[i].metrics.output_throughput / base.metrics.output_throughput;
+    const double ratio = reports[i].throughput() / base.throughput();
     out += wrapped(fmt::format("{}: {:.2f} times the base; {}.", reports[i].name, ratio,
                                reason(base, reports[i])),
                    2);

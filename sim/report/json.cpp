@@ -1,5 +1,7 @@
 #include <nlohmann/json.hpp>
 
+#include "sim/base/statistics.hpp"
+#include "sim/report/build_table.hpp"
 #include "sim/report/run_report.hpp"
 
 using Json = nlohmann::ordered_json;
@@ -22,11 +24,34 @@ Json metrics(const RunMetrics& m) {
   return out;
 }
 
+Json build_errors(const BuildErrors& b) {
+  Json by_size = Json::array();
+  for (const auto& [size, errors] : b.by_size)
+    by_size.push_back({{b.kind == RunKind::steady_decode ? "concurrency" : "prompt", size},
+                       {"rows", errors.size()},
+                       {"bias", mean(errors)}});
+  return {{"build", b.build},
+          {"workload", b.kind == RunKind::steady_decode ? "llm_decode_bench" : "cold_prefill"},
+          {"rows", b.errors.size()},
+          {"left_out", b.left_out},
+          {"bias", b.bias()},
+          {"median_error", b.median()},
+          {"p90_error", b.p90()},
+          {"by_size", by_size},
+          {"known_defects", b.known_defects}};
+}
+
 Json result(const RunReport& r) {
   Json out;
   out["name"] = r.name;
   out["title"] = r.title;
   out["workload"] = r.workload;
+  out["build"] = r.build;
+  if (r.kind != RunKind::serving) {
+    out["sequences"] = r.sequences;
+    out["kv_tokens_each"] = r.kv_tokens_each;
+  }
+  if (!r.known_defects.empty()) out["known_defects"] = r.known_defects;
   out["scenario_file"] = r.context.scenario_file;
   out["scenario_hash"] = r.context.scenario_hash;
   out["files"] = r.context.files;
@@ -65,13 +90,12 @@ Json result(const RunReport& r) {
   out["provenance"] = shares;
   Json ceilings = Json::array();
   for (const auto& c : r.ceilings)
-    ceilings.push_back({{"resource", c.resource}, {"output_throughput", c.output_throughput}});
+    ceilings.push_back({{"resource", c.resource}, {r.headline(), c.throughput}});
   out["ceilings"] = ceilings;
   out["verdict"] = r.verdict;
   Json what_ifs = Json::array();
   for (const auto& w : r.what_ifs)
-    what_ifs.push_back(
-        {{"change", w.change}, {"output_throughput", w.output_throughput}, {"ratio", w.ratio}});
+    what_ifs.push_back({{"change", w.change}, {r.headline(), w.throughput}, {"ratio", w.ratio}});
   out["what_ifs"] = what_ifs;
   Json expect = Json::array();
   for (const auto& e : r.expect) {
@@ -81,6 +105,7 @@ Json result(const RunReport& r) {
                 {"error", e.error}};
     if (e.within) one["within"] = *e.within, one["failed"] = e.failed();
     one["source"] = e.source;
+    if (!e.left_out.empty()) one["left_out"] = e.left_out;
     expect.push_back(one);
   }
   out["expect"] = expect;
@@ -111,5 +136,11 @@ std::string to_json(const std::vector<RunReport>& reports) {
   Json results = Json::array();
   for (const auto& r : reports) results.push_back(result(r));
   out["results"] = results;
+  const auto builds = errors_by_build(reports);
+  if (!builds.empty()) {
+    Json list = Json::array();
+    for (const auto& b : builds) list.push_back(build_errors(b));
+    out["builds"] = list;
+  }
   return out.dump(1) + "\n";
 }

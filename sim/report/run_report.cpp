@@ -6,6 +6,10 @@
 
 #include "sim/report/table.hpp"
 
+std::string RunReport::headline() const {
+  return kind == RunKind::cold_prefill ? "prefill_throughput" : "output_throughput";
+}
+
 const Interval* RunReport::interval(const std::string& metric) const {
   for (const auto& i : intervals)
     if (i.metric == metric) return &i;
@@ -41,6 +45,14 @@ void metric_rows(const RunReport& r, Table& table) {
                                                           : ", not judged")
                  : ""});
   };
+  if (r.kind == RunKind::steady_decode) {
+    row("output tok/s", "output_throughput");
+    row("TPOT ms", "tpot_ms.mean");
+  } else if (r.kind == RunKind::cold_prefill) {
+    row("prefill tok/s", "prefill_throughput");
+    row("TTFT ms", "ttft_ms.mean");
+  }
+  if (r.kind != RunKind::serving) return;
   row("output tok/s", "output_throughput");
   row("total tok/s", "total_throughput");
   row("requests/s", "request_throughput");
@@ -97,24 +109,32 @@ std::string render(const RunReport& r) {
   Table metrics({"", "predicted", r.intervals.empty() ? "" : "90 % interval",
                  r.expect.empty() ? "" : "measured", r.expect.empty() ? "" : "error"});
   metric_rows(r, metrics);
-  out += metrics.text() + "\n";
+  out += metrics.text();
 
   const RunMetrics& m = r.metrics;
-  out += wrapped(
-      fmt::format(
-          "reached   {} in flight, batch {}, KV at most {} of {} tokens; {} completed, {} "
-          "rejected, "
-          "{} retracted; Little's law {} ({:.2f} = {:.3f}/s x {:.2f} s), requests and KV pages {}; "
-          "GPUs busy {}, with prefill {}",
-          m.in_flight_max, m.batch_max, percent(m.kv_use_max), grouped(r.kv_tokens.count()),
-          m.completed, m.rejected, m.retractions, r.little_holds ? "holds" : "IS BROKEN",
-          r.little_l, r.little_rate, r.little_w, r.conserved ? "conserved" : "NOT CONSERVED",
-          percent(m.gpu_busy), percent(m.time_in_prefill)),
-      2);
+  if (r.kind == RunKind::serving)
+    out +=
+        "\n" +
+        wrapped(
+            fmt::format(
+                "reached   {} in flight, batch {}, KV at most {} of {} tokens; {} completed, {} "
+                "rejected, "
+                "{} retracted; Little's law {} ({:.2f} = {:.3f}/s x {:.2f} s), requests and KV "
+                "pages {}; "
+                "GPUs busy {}, with prefill {}",
+                m.in_flight_max, m.batch_max, percent(m.kv_use_max), grouped(r.kv_tokens.count()),
+                m.completed, m.rejected, m.retractions, r.little_holds ? "holds" : "IS BROKEN",
+                r.little_l, r.little_rate, r.little_w, r.conserved ? "conserved" : "NOT CONSERVED",
+                percent(m.gpu_busy), percent(m.time_in_prefill)),
+            2);
 
   if (!r.breakdown.empty()) {
-    out += fmt::format("\n  a decode step of {} requests at {} KV tokens each takes {} ms\n",
-                       r.step_batch, grouped(r.step_kv_mean), figure(r.step_ms));
+    if (r.kind == RunKind::cold_prefill)
+      out += fmt::format("\n  the prefill of {} tokens in {} passes takes {} ms\n",
+                         grouped(r.step_kv_mean), m.passes, figure(r.step_ms));
+    else
+      out += fmt::format("\n  a decode step of {} requests at {} KV tokens each takes {} ms\n",
+                         r.step_batch, grouped(r.step_kv_mean), figure(r.step_ms));
     Table table({"", "ms", "share", "bound by", "rests on"}, 4);
     table.left(3).left(4);
     for (const auto& row : r.breakdown)
@@ -125,10 +145,11 @@ std::string render(const RunReport& r) {
     for (const auto& note : r.breakdown_notes) out += wrapped(note, 4);
   }
   if (!r.ceilings.empty()) {
-    std::string line = "ceilings, output tok/s if only one counted: ";
+    std::string line = fmt::format("ceilings, {} tok/s if only one counted: ",
+                                   r.kind == RunKind::cold_prefill ? "prefill" : "output");
     for (const auto& c : r.ceilings)
       line += fmt::format("{}{} {}", &c == &r.ceilings.front() ? "" : " | ", c.resource,
-                          figure(c.output_throughput));
+                          figure(c.throughput));
     out += '\n' + wrapped(line, 2);
   }
   if (!r.drivers.empty()) {
@@ -143,7 +164,7 @@ std::string render(const RunReport& r) {
   if (!r.what_ifs.empty()) {
     Table table({"try", "output tok/s", "ratio"}, 2);
     for (const auto& w : r.what_ifs)
-      table.row({w.change, figure(w.output_throughput), fmt::format("{:.2f} x", w.ratio)});
+      table.row({w.change, figure(w.throughput), fmt::format("{:.2f} x", w.ratio)});
     out += table.text();
     std::string command = fmt::format("ceiling compare {}", r.context.scenario_file);
     for (const auto& w : r.what_ifs)

@@ -28,21 +28,25 @@ struct ExpectResult {
   double measured = 0, predicted = 0, error = 0;
   std::optional<double> within;
   std::string source;
+  std::string left_out;  // why it counts in no statistic; empty when it does
   bool failed() const { return within && (error > *within || error < -*within); }
 };
 
-/// The output throughput if only one resource counted.
+/// The throughput if only one resource counted.
 struct Ceiling {
   std::string resource;
-  double output_throughput = 0;
+  double throughput = 0;
 };
 
-/// A change and the output throughput it brings.
+/// A change and the throughput it brings.
 struct WhatIf {
   std::string change;  // as a --set argument
-  double output_throughput = 0;
+  double throughput = 0;
   double ratio = 0;
 };
+
+/// What a run was: requests through a scheduler, or passes that follow by themselves.
+enum class RunKind { serving, steady_decode, cold_prefill };
 
 struct BreakdownRow {
   std::string operators, resource;
@@ -56,6 +60,11 @@ struct BreakdownRow {
 struct RunReport {
   ReportContext context;
   std::string name, title, workload;
+  RunKind kind = RunKind::serving;
+  std::string build;                // its id
+  std::int64_t sequences = 0;       // steady decode: how many; cold prefill: one
+  std::int64_t kv_tokens_each = 0;  // before a steady decode begins; cold prefill: the prompt
+  std::vector<std::string> known_defects;  // of the build, in whose range this run lies
   std::vector<std::string> notes;
   std::vector<ResolvedValue> values;
   RunMetrics metrics;
@@ -65,7 +74,8 @@ struct RunReport {
 
   std::int64_t step_batch = 0;
   std::int64_t step_kv_mean = 0;
-  double step_ms = 0;  // of the busiest decode pass, in a steady row of such passes
+  double step_ms = 0;  // of the busiest decode pass, in a steady row of such passes; cold prefill:
+                       // of all its passes
   double step_device_ms = 0, step_host_ms = 0;
   std::vector<BreakdownRow> breakdown;  // adds up to step_ms
   std::vector<std::string> breakdown_notes;
@@ -79,6 +89,9 @@ struct RunReport {
   bool little_holds = false, conserved = false;
   double little_l = 0, little_rate = 0, little_w = 0;
 
+  /// The metric that the run is about: "output_throughput", of a cold prefill "prefill_throughput".
+  std::string headline() const;
+  double throughput() const { return *metrics.find(headline()); }
   const Interval* interval(const std::string& metric) const;
   bool failed() const;
 };

@@ -5,7 +5,10 @@
 #include <fmt/format.h>
 
 #include "sim/base/assert.hpp"
+#include "sim/scenario/build_file.hpp"
 #include "sim/scenario/data.hpp"
+#include "sim/scenario/kernel_files.hpp"
+#include "sim/scenario/scaled_laws.hpp"
 #include "sim/scenario/yaml.hpp"
 
 Settings* Inputs::tree(const std::string& root) {
@@ -55,20 +58,41 @@ std::string text_of(const Settings* node) {
   return node && node->is_scalar() ? node->text() : std::string();
 }
 
-// The build when the scenario names none: the first, by name, of this engine on this GPU.
-std::string choose_build(const std::string& engine, const Settings& gpu, Inputs& inputs) {
+// The build when the scenario names none: of this engine on this GPU, in the nearest version where
+// the scenario states one, else the first by name.
+std::string choose_build(const std::string& engine, const std::string& version, const Settings& gpu,
+                         Inputs& inputs) {
   const std::string architecture = text_of(gpu.find("architecture"));
+  std::string best;
+  double distance = 0;
   for (const auto& name : data_names("hardware/builds")) {
-    const auto path = find_data_file("hardware/builds", name, {});
-    const auto file = path ? load_yaml(*path, {}) : tl::unexpected(Diagnostics());
-    if (!file || text_of(file->find("engine")) != engine ||
-        text_of(file->find("architecture")) != architecture)
+    const auto file = load_build(name, {});
+    if (!file || text_of(file->settings.find("engine")) != engine ||
+        text_of(file->settings.find("architecture")) != architecture)
       continue;
-    inputs.build_chosen_because = fmt::format(
-        "the scenario names no build; {} is the first for {} on {}", name, engine, architecture);
-    return name;
+    const double away =
+        version.empty() ? 0 : version_distance(version, text_of(file->settings.find("version")));
+    if (!best.empty() && away >= distance) continue;
+    best = name;
+    distance = away;
   }
-  return {};
+  if (!best.empty())
+    inputs.build_chosen_because = fmt::format(
+        "the scenario names no build; {} is the {} for {} on {}", best,
+        version.empty() ? "first" : "nearest to version " + version, engine, architecture);
+  return best;
+}
+
+// Whether a back end of the build answers from fitted tables.
+bool wants_tables(const BackEnds& b, const Settings& laws) {
+  const std::pair<const char*, const std::string*> all[] = {{"gemm", &b.gemm},
+                                                            {"batched_gemm", &b.batched_gemm},
+                                                            {"moe", &b.moe},
+                                                            {"mla_decode", &b.mla_decode},
+                                                            {"mla_prefill", &b.mla_prefill}};
+  for (const auto& [kernel, back_end] : all)
+    if (text_of(laws.at(fmt::format("{}.{}.model", kernel, *back_end))) == "table") return true;
+  return false;
 }
 
 // Every tensor parallel size that this model and this machine allow, for people.
@@ -137,13 +161,32 @@ Expected<Inputs> resolve(const Scenario& scenario) {
   } else if (!in.gpu.is_null()) {
     const std::string kind = text_of(engine->find("kind"));
     in.build_id = text_of(engine->find("build"));
-    if (in.build_id.empty() && !kind.empty()) in.build_id = choose_build(kind, in.gpu, in);
+    if (in.build_id.empty() && !kind.empty())
+      in.build_id = choose_build(kind, text_of(engine->find("version")), in.gpu, in);
     if (!in.build_id.empty()) {
-      in.build = load("hardware/builds", in.build_id,
-                      engine->find("build") ? engine->find("build")->where() : engine->where(), in,
-                      errors);
-      if (const Settings* tables = in.build.find("tables"))
-        in.laws = load("hardware/tables/" + tables->text(), "laws", tables->where(), in, errors);
+      const Settings* named_build = engine->find("build");
+      auto build = load_build(in.build_id, named_build ? named_build->where() : engine->where());
+      if (!build) {
+        errors.append(build.error());
+      } else {
+        in.build = std::move(build->settings);
+        in.build_filled = std::move(build->filled);
+        in.files.insert(in.files.end(), build->files.begin(), build->files.end());
+      }
+      if (const Settings* tables = in.build.find("tables")) {
+        // a card that was measured itself is priced from its own tables
+        in.tables_id =
+            data_names("hardware/tables/" + in.gpu_id).empty() ? tables->text() : in.gpu_id;
+        in.laws = load("hardware/tables/" + in.tables_id, "laws", tables->where(), in, errors);
+        if (in.tables_id != in.gpu_id && !in.laws.is_null()) {
+          const auto measured = load_gpu_file(in.tables_id);
+          Reading ignored;  // make() reads the card again and says what is wrong with it
+          if (measured)
+            scale_laws(in.laws, *measured, read_gpu(in.gpu_id, in.gpu, ignored));
+          else
+            errors.append(measured.error());
+        }
+      }
     } else if (!kind.empty()) {
       errors.error(
           engine->where(),
@@ -190,6 +233,12 @@ std::vector<Uncertain> uncertain_constants(const Inputs& in) {
     if (const Settings* law = kernel.value.find(back_end))
       collect_uncertain(*law, "laws." + kernel.key + "." + back_end, out);
   }
+  // A fitted rate has its own spread; what is left of the law is the arithmetic of large passes.
+  constexpr double arithmetic_spread = 1.1;
+  const bool fitted = text_of(in.scenario.at("engine.fitted_constants")) != "off";
+  if (in.build.at("fitted.moe_rate") && fitted)
+    for (Uncertain& u : out)
+      if (u.path.starts_with("laws.moe.")) u.spread = std::min(u.spread, arithmetic_spread);
   return out;
 }
 
@@ -213,12 +262,15 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
   Reading reading;
   e->gpu_ = read_gpu(in.gpu_id, in.gpu, reading);
   e->machine_ = read_machine(in.machine_id, in.machine, reading);
+  e->build_ = read_build(in.build_id, in.build, reading);
+  // What the image sets comes before what a what-if changes.
+  if (e->build_.nccl_channels) {
+    e->machine_.interconnect.nccl.channels = e->build_.nccl_channels->value;
+    e->machine_.interconnect.nccl.min_nchannels.reset();
+  }
   if (const Settings* edits = in.scenario.find("machine_edits"))
     apply_machine_edits(e->machine_, *edits, reading);
   e->model_ = read_model(in.model_id, in.model, reading);
-  e->build_ = read_build(in.build_id, in.build, reading);
-  if (reading.errors.empty())
-    e->costs_ = read_cost_models(e->gpu_, e->build_.back_ends, in.laws, reading);
   {
     Section w(*in.scenario.find("workload"), "workload", reading);
     const auto kind = w.word("kind", Registry<WorkloadKind>::names());
@@ -231,8 +283,14 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
     Section s(*in.scenario.find("engine"), "engine", reading);
     const auto kind = s.word("kind", Registry<EngineKind>::names());
     s.take("build");
+    s.take("version");  // chose the build
     e->tensor_parallel_ = s.optional<int>("tensor_parallel", 1, between(1, 1024));
     e->kv_ = parse_precision(s, "kv_cache_dtype", e->build_.kv);
+    e->bf16_activations_ = s.word("moe_activations", {"a4", "a16"},
+                                  e->build_.bf16_activations ? "a16" : "a4") == "a16";
+    e->dense_quantized_ = s.word("dense_quantization", {"none", "mxfp8"}, "none") == "mxfp8";
+    if (e->dense_quantized_) e->model_.precision.attention = Precision::fp8;
+    e->fitted_ = s.optional("fitted_constants", true);
     const bool hardware_read = reading.errors.empty();
     if (hardware_read) {
       const int tp = e->tensor_parallel_;
@@ -258,6 +316,10 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
     if (!engine) {
       s.ignore_rest();
     } else {
+      if (!engine->schedules && e->workload_.needs_scheduler())
+        s.error("kind",
+                fmt::format("the {} scheduler is not there yet", kind == "vllm" ? "vLLM" : kind),
+                "workloads without one run: llm_decode_bench, cold_prefill");
       EngineFacts& f = e->facts_;
       f.gpu_name = e->gpu_.name;
       f.gpu_memory = e->gpu_.memory;
@@ -267,6 +329,7 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
       f.context_length = e->model_.context_length;
       f.sparse_model = e->model_.indexer.has_value();
       f.decode_graphs = e->build_.decode_graphs;
+      f.prefill_chunk = e->build_.prefill_chunk;
       if (reading.errors.empty()) {
         const auto weights = weight_bytes_per_gpu(e->model_, e->tensor_parallel_, false);
         f.weights = weights.total + e->build_.extra_memory;
@@ -283,14 +346,41 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
       e->sizes_ = engine->setup(f, s).sizes;
     }
   }
+  if (reading.errors.empty()) {
+    const Settings laws = e->laws();
+    if (wants_tables(e->build_.back_ends, laws)) {
+      auto tables = shared_kernel_tables(e->gpu_, in.tables_id);
+      if (!tables) return tl::unexpected(tables.error());
+      e->tables_ = std::move(*tables);
+    }
+    e->costs_ = read_cost_models(
+        {e->gpu_, e->tables_.get(), e->build_.engine, e->build_.version, in.tables_id != in.gpu_id},
+        e->build_.back_ends, laws, reading);
+  }
   if (!reading.errors.empty()) return tl::unexpected(reading.errors);
   if (values) *values = reading.values;
 
-  e->collectives_ =
-      std::make_unique<CollectivePricer>(e->machine_.topology, e->machine_.interconnect,
-                                         e->tensor_parallel_, e->gpu_.compute_capability);
+  e->collectives_ = std::make_unique<CollectivePricer>(
+      e->machine_.topology, e->machine_.interconnect, e->tensor_parallel_,
+      e->gpu_.compute_capability, e->build_.all_reduce);
   e->step_ = std::make_unique<StepModel>(e->make_step(Only::everything));
   return e;
+}
+
+// The laws with the build's fitted MoE numbers in place of its back end's own.
+Settings Experiment::laws() const {
+  Settings laws = inputs_.laws;
+  if (!fitted_ || !build_.moe_rate) return laws;
+  const std::string law = "moe." + build_.back_ends.moe;
+  if (!laws.at(law)) return laws;  // read_cost_models says so
+  const Settings* rate = inputs_.build.at("fitted.moe_rate");
+  if (const Settings* value = rate->find("value")) rate = value;
+  laws.set(law + ".bandwidth", *rate);
+  if (const Settings* start = inputs_.laws.at(law + ".fit_start")) laws.set(law + ".start", *start);
+  laws.set(law + ".error", Settings::scalar(text(build_.fit_error), inputs_.build.where()));
+  laws.set(law + ".scale.basis",
+           Settings::scalar(std::string(name(build_.moe_rate->basis)), inputs_.build.where()));
+  return laws;
 }
 
 StepModel Experiment::make_step(Only only) const {
@@ -301,14 +391,41 @@ StepModel Experiment::make_step(Only only) const {
   launch.graph = host.graph_launch.value.scaled(slow);
   launch.graph_per_node = host.graph_launch_per_node.value.scaled(slow);
   launch.side_streams = build_.side_streams;
+  if (fitted_) launch.small_kernels = build_.small_kernels;
+  GraphOptions graph;
+  graph.tensor_parallel = tensor_parallel_;
+  graph.sparse_attention = build_.sparse_attention;
+  graph.kv = kv_;
+  graph.bf16_activations = bf16_activations_;
+  if (const auto it = build_.indexer_layers.find(inputs_.model_id);
+      it != build_.indexer_layers.end())
+    graph.indexer_layers = it->second;
   return StepModel(
-      build_mla_moe_graph(model_, {tensor_parallel_, build_.sparse_attention, kv_}), costs_,
-      *collectives_,
+      build_mla_moe_graph(model_, graph), costs_, *collectives_,
       ExpertPopularity(model_.moe.experts, model_.moe.experts_per_token, workload_.expert_skew),
       launch, only);
 }
 
+HostTimes Experiment::host_times(Only only) const {
+  const double slow = machine_.host.virtualisation.value;
+  HostTimes host;
+  if (only == Only::everything || only == Only::launch) {
+    host.per_step = build_.step_host.value.scaled(slow);
+    host.per_sequence = build_.sequence_host.value.scaled(slow);
+  }
+  host.request_path = machine_.host.request_path.value.scaled(slow);
+  host.response_path = machine_.host.response_path.value.scaled(slow);
+  return host;
+}
+
+std::vector<SteadyPass> Experiment::passes(Only only) const {
+  const StepModel step = make_step(only);
+  const std::int64_t top_k = build_.sparse_attention ? model_.indexer->top_k : 0;
+  return steady_passes(workload_, {step, sizes_, host_times(only), top_k});
+}
+
 RunMetrics Experiment::run(Only only) {
+  if (!workload_.needs_scheduler()) return steady_metrics(workload_, passes(only));
   // The scheduler has a memory of its own: each run gets a fresh one, from the same options.
   Reading reading;
   EngineSetup setup;
@@ -320,16 +437,7 @@ RunMetrics Experiment::run(Only only) {
   }
   SIM_ASSERT(reading.errors.empty());
   const StepModel step = make_step(only);
-  const double slow = machine_.host.virtualisation.value;
-  const bool host_counts = only == Only::everything || only == Only::launch;
-  HostTimes host;
-  if (host_counts) {
-    host.per_step = build_.step_host.value.scaled(slow);
-    host.per_sequence = build_.sequence_host.value.scaled(slow);
-  }
-  host.request_path = machine_.host.request_path.value.scaled(slow);
-  host.response_path = machine_.host.response_path.value.scaled(slow);
-
+  const HostTimes host = host_times(only);
   Simulation simulation;
   Server server(simulation, step, setup, host, build_.sparse_attention ? model_.indexer->top_k : 0);
   MetricsCollector metrics(workload_);

@@ -3,17 +3,22 @@
 #include <memory>
 
 #include "hardware/machine.hpp"
+#include "models/cost/kernel_tables.hpp"
 #include "models/graph/mla_moe_graph.hpp"
 #include "sim/metrics/metrics.hpp"
 #include "sim/scenario/scenario.hpp"
+#include "sim/scenario/steady.hpp"
 #include "sim/step/build.hpp"
 
 /// Everything one run reads, as settings: the scenario and the files it names.
 struct Inputs {
   std::string machine_id, gpu_id, model_id, build_id;
+  std::string tables_id;  // the GPU whose laws and tables are used; another one's are scaled
   Settings scenario, machine, gpu, model, build, laws;
   std::vector<std::string> files;
   std::string build_chosen_because;  // empty when the scenario names its build
+  /// What the build left open, by the build that it is like.
+  std::vector<std::pair<std::string, std::string>> build_filled;
 
   /// The tree that a path of `constants:` lives in ("machine.host.kernel_launch").
   Settings* tree(const std::string& root);
@@ -42,6 +47,8 @@ class Experiment {
                                                     std::vector<ResolvedValue>* values = nullptr);
 
   RunMetrics run(Only only = Only::everything);
+  /// The passes of a workload that needs no scheduler.
+  std::vector<SteadyPass> passes(Only only = Only::everything) const;
   /// Where the time of a pass goes.
   Breakdown breakdown(const PassShape& pass, bool captured) const;
   /// The device and host time of a pass.
@@ -56,18 +63,27 @@ class Experiment {
   const CollectivePricer& collectives() const { return *collectives_; }
   const StepModel& step() const { return *step_; }
   const CostModels& costs() const { return costs_; }
+  /// The card whose kernels were measured; another than this one's were scaled.
+  const std::string& tables_of() const { return inputs_.tables_id; }
   int tensor_parallel() const { return tensor_parallel_; }
   bool graphs() const { return !sizes_.graph_sizes.empty(); }
+  /// False when the build has fitted numbers and the scenario does without them.
+  bool fitted() const { return fitted_; }
+  bool bf16_activations() const { return bf16_activations_; }
+  bool dense_quantized() const { return dense_quantized_; }
 
  private:
   Experiment() = default;
   StepModel make_step(Only only) const;
+  HostTimes host_times(Only only) const;
+  Settings laws() const;
 
   Inputs inputs_;
   Machine machine_;
   GpuSpec gpu_;
   ModelSpec model_;
   Build build_;
+  std::shared_ptr<const KernelTables> tables_;  // the cost models point into it
   CostModels costs_;
   WorkloadPlan workload_;
   EngineSizes sizes_;
@@ -76,4 +92,5 @@ class Experiment {
   std::unique_ptr<StepModel> step_;
   int tensor_parallel_ = 1;
   Precision kv_ = Precision::bf16;
+  bool fitted_ = true, bf16_activations_ = false, dense_quantized_ = false;
 };

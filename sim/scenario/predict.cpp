@@ -39,13 +39,28 @@ std::string rests_on_links(const Experiment& e) {
   return fmt::format("{}: NCCL ring law, hop {}", name(hop.basis), text(hop.value));
 }
 
+std::string rests_on_collective(const Experiment& e, const std::string& group,
+                                const PassShape& shape) {
+  if (group != "all-reduce") return rests_on_links(e);
+  const CollectivePrice& price = e.collectives().price(
+      Collective::all_reduce, Bytes(shape.tokens() * std::int64_t{e.model().hidden} * 2));
+  if (price.kernel == "nccl")
+    return e.build().nccl_channels
+               ? fmt::format("{}: NCCL ring, {} channels", name(price.provenance), price.channels)
+               : rests_on_links(e);
+  return fmt::format("{}: {} kernel", name(price.provenance), price.kernel);
+}
+
 // Once below the breakdown, what its lines have in common.
 std::vector<std::string> breakdown_notes(const Experiment& e) {
   std::vector<std::string> out;
   const auto& c = e.collectives();
-  std::string line = fmt::format("kernels: hardware/tables/{}/laws.yaml", e.build().tables);
+  std::string line = fmt::format("kernels: hardware/tables/{}/laws.yaml", e.tables_of());
+  if (e.tables_of() != e.gpu().id) line += ", scaled to this card";
   if (c.transport() == Transport::shm) line += "; staged: through host memory, no P2P";
   out.push_back(line);
+  for (const auto& [kernel, sets] : e.costs().tables)
+    out.push_back(fmt::format("{} from tables: {}", kernel, sets));
   std::vector<std::string> runs = e.build().dispatch.fitted_on;
   if (c.path_limit())
     for (const auto& run : c.path_limit()->bandwidth.fitted_on)
@@ -56,27 +71,54 @@ std::vector<std::string> breakdown_notes(const Experiment& e) {
   return out;
 }
 
+// The passes that a run's breakdown adds up: the busiest one, or all of a cold prefill.
+std::vector<PassRecord> passes_shown(const Experiment& e, const RunReport& r) {
+  std::vector<PassRecord> out;
+  if (r.kind == RunKind::cold_prefill)
+    for (const SteadyPass& pass : e.passes()) out.push_back(pass.record);
+  else if (r.metrics.busiest.batch > 0)
+    out.push_back(r.metrics.busiest);
+  return out;
+}
+
+void add(Breakdown& sum, const Breakdown& b) {
+  for (const BreakdownItem& item : b.items) {
+    const auto it = std::find_if(sum.items.begin(), sum.items.end(), [&](const auto& known) {
+      return known.group == item.group && known.resource == item.resource;
+    });
+    if (it == sum.items.end())
+      sum.items.push_back(item);
+    else
+      it->time += item.time;
+  }
+  sum.device += b.device;
+  sum.host += b.host;
+}
+
 void describe_step(const Experiment& e, RunReport& r) {
-  const PassRecord& busiest = r.metrics.busiest;
-  if (busiest.batch == 0) return;
-  PassShape shape = busiest.shape;
-  const std::int64_t added = busiest.padded - shape.decode_sequences;
-  shape.decode_sequences += added;
-  shape.decode_kv_tokens += added;
-  shape.decode_kv_tokens_capped += added;
-  shape.heads_rows += added;
-  const Breakdown b = e.breakdown(shape, busiest.captured);
+  const auto passes = passes_shown(e, r);
+  if (passes.empty()) return;
+  const PassRecord& busiest = passes.back();
+  const PassShape shape = busiest.shape.padded_to(busiest.padded);
   const double slow = e.machine().host.virtualisation.value;
-  const Duration around =
-      (e.build().step_host.value + busiest.batch * e.build().sequence_host.value).scaled(slow);
-  const Duration host = b.host + around;
   // In a row of such passes the slower of the two sets the pace (asynchronous loop), or both add
   // up.
   const bool overlapped = e.sizes().loop_depth > 1;
-  const Duration step =
-      overlapped ? std::max(b.device, host) : e.cost(shape, busiest.captured).span + around;
+  Breakdown b;
+  Duration step, host;
+  for (const PassRecord& pass : passes) {
+    const PassShape padded = pass.shape.padded_to(pass.padded);
+    const Duration around =
+        (e.build().step_host.value + pass.batch * e.build().sequence_host.value).scaled(slow);
+    const Breakdown one = e.breakdown(padded, pass.captured);
+    step += overlapped ? std::max(one.device, one.host + around)
+                       : e.cost(padded, pass.captured).span + around;
+    host += one.host + around;
+    add(b, one);
+  }
   r.step_batch = busiest.batch;
-  r.step_kv_mean = busiest.shape.decode_kv_tokens / busiest.batch;
+  r.step_kv_mean = r.kind == RunKind::cold_prefill ? r.kv_tokens_each
+                                                   : busiest.shape.decode_kv_tokens / busiest.batch;
   r.step_ms = step.ms();
   r.step_device_ms = b.device.ms();
   r.step_host_ms = host.ms();
@@ -96,7 +138,7 @@ void describe_step(const Experiment& e, RunReport& r) {
     r.breakdown.push_back(
         {item.group, item.resource, via, item.time.ms(), item.time / step, item.provenance,
          links
-             ? rests_on_links(e)
+             ? rests_on_collective(e, item.group, shape)
              : fmt::format("{}, median error {:.0f} %", name(item.provenance), item.error * 100)});
     share(item.provenance, item.time);
   }
@@ -120,18 +162,55 @@ void describe_step(const Experiment& e, RunReport& r) {
   r.breakdown_notes = breakdown_notes(e);
 }
 
+// What the run is, what its build runs and where that is known to be slower than any law.
+void describe_build(const Experiment& e, const Inputs& in, RunReport& r) {
+  const Build& build = e.build();
+  r.build = build.id;
+  if (const auto* decode = std::get_if<SteadyDecode>(&e.workload().passes)) {
+    r.kind = RunKind::steady_decode;
+    r.sequences = decode->sequences;
+    r.kv_tokens_each = decode->prompt;
+  } else if (const auto* prefill = std::get_if<ColdPrefill>(&e.workload().passes)) {
+    r.kind = RunKind::cold_prefill;
+    r.sequences = 1;
+    r.kv_tokens_each = prefill->prompt;
+  }
+  for (const auto& [from, what] : in.build_filled)
+    r.notes.push_back(fmt::format("left open by this build, as in {}: {}", from, what));
+  if (build.small_kernels && !e.fitted())
+    r.notes.push_back(
+        "without the build's two fitted numbers: its back end's own law for the experts, and for "
+        "small kernels that of the card (3 us each, 30 us a layer without an indexer)");
+  else if (build.small_kernels)
+    r.notes.push_back(
+        fmt::format("fitted for this build: {} of small kernels a layer, experts read "
+                    "at {}",
+                    text(build.small_kernels->value), text(build.moe_rate->value)));
+  if (!build.all_reduce.empty() && e.collectives().policy().empty() && e.tensor_parallel() > 1)
+    r.notes.push_back("without P2P the build's own all-reduce kernels cannot run: NCCL for all");
+  if (e.bf16_activations()) r.notes.push_back("routed experts with 16-bit activations (A16)");
+  if (e.dense_quantized()) r.notes.push_back("attention projections quantised online to MXFP8");
+  if (r.kind == RunKind::serving) return;
+  for (const KnownDefect& d : build.known_defects)
+    if (d.covers(r.kind == RunKind::cold_prefill, e.bf16_activations(), r.sequences,
+                 r.kv_tokens_each))
+      r.known_defects.push_back(fmt::format("{} ({})", d.what, d.range()));
+}
+
 void find_ceilings(Experiment& e, RunReport& r) {
   for (const auto& [only, resource] : {std::pair{Only::interconnect, "interconnect"},
                                        {Only::launch, "kernel launch"},
                                        {Only::memory, "memory bandwidth"},
                                        {Only::arithmetic, "arithmetic"}}) {
     if (only == Only::interconnect && e.tensor_parallel() == 1) continue;
-    r.ceilings.push_back({resource, e.run(only).output_throughput});
+    const double throughput = *e.run(only).find(r.headline());
+    // A captured step without launches costs nothing on this resource: no ceiling.
+    if (throughput > 0) r.ceilings.push_back({resource, throughput});
   }
-  r.ceilings.push_back({"arrivals", e.run(Only::nothing).output_throughput});
-  std::stable_sort(r.ceilings.begin(), r.ceilings.end(), [](const auto& a, const auto& b) {
-    return a.output_throughput < b.output_throughput;
-  });
+  if (r.kind == RunKind::serving)
+    r.ceilings.push_back({"arrivals", e.run(Only::nothing).output_throughput});
+  std::stable_sort(r.ceilings.begin(), r.ceilings.end(),
+                   [](const auto& a, const auto& b) { return a.throughput < b.throughput; });
 }
 
 // 90 % interval: each constant with a spread is moved to either end alone; the ratios that come out
@@ -153,7 +232,7 @@ void find_intervals(const Inputs& in, RunReport& r) {
           up[i] += (ratio - 1) * (ratio - 1);
         else
           down[i] += (1 / ratio - 1) * (1 / ratio - 1);
-        if (base[i].first == "output_throughput" && std::abs(ratio - 1) > std::abs(effect))
+        if (base[i].first == r.headline() && std::abs(ratio - 1) > std::abs(effect))
           effect = ratio - 1;
       }
     }
@@ -186,8 +265,8 @@ void find_what_ifs(const Experiment& e, const Scenario& scenario, RunReport& r) 
     if (!in) continue;
     auto experiment = Experiment::make(*in);
     if (!experiment) continue;
-    w.output_throughput = (*experiment)->run().output_throughput;
-    w.ratio = w.output_throughput / r.metrics.output_throughput;
+    w.throughput = *(*experiment)->run().find(r.headline());
+    w.ratio = w.throughput / r.throughput();
     r.what_ifs.push_back(std::move(w));
   }
 }
@@ -221,24 +300,26 @@ void give_verdict(const Experiment& e, RunReport& r) {
   for (const auto& row : r.breakdown)
     if (row.resource == "interconnect") collectives += row.ms;
   // Two ceilings within a quarter of each other: taking one away brings little.
-  const bool close = second.output_throughput < 1.25 * first.output_throughput;
+  const bool close = second.throughput < 1.25 * first.throughput;
   if (first.resource == "arrivals")
     r.verdict = "The load holds it: the requests come no faster";
   else if (close)
     r.verdict = fmt::format("Two walls of nearly equal height: {} ({} tok/s) and {} ({} tok/s)",
-                            first.resource, figure(first.output_throughput), second.resource,
-                            figure(second.output_throughput));
+                            first.resource, figure(first.throughput), second.resource,
+                            figure(second.throughput));
   else
     r.verdict = fmt::format("{} holds it", sentence_case(first.resource));
-  r.verdict += fmt::format(". A step of {} requests takes the GPUs {} ms", r.step_batch,
-                           figure(r.step_device_ms));
+  r.verdict += r.kind == RunKind::cold_prefill
+                   ? fmt::format(". The prompt takes the GPUs {} ms", figure(r.step_device_ms))
+                   : fmt::format(". A step of {} requests takes the GPUs {} ms", r.step_batch,
+                                 figure(r.step_device_ms));
   if (collectives > 0) r.verdict += fmt::format(", {} of them in collectives", figure(collectives));
   r.verdict += fmt::format("; the host needs {} ms", figure(r.step_host_ms));
-  if (const auto batch = host_bound_up_to(e, r); batch > 0)
+  if (const auto batch = r.kind == RunKind::cold_prefill ? 0 : host_bound_up_to(e, r); batch > 0)
     r.verdict += fmt::format(" and is the slower one up to a batch of {}", batch);
   r.verdict += close ? "."
                      : fmt::format(". Next behind it: {} ({} tok/s).", second.resource,
-                                   figure(second.output_throughput));
+                                   figure(second.throughput));
 }
 
 void warn(const Experiment& e, RunReport& r) {
@@ -253,7 +334,15 @@ void warn(const Experiment& e, RunReport& r) {
         fmt::format("the KV pool ran out {} times and requests were recomputed; try a smaller "
                     "max_running_requests or a larger mem_fraction_static",
                     m.retractions));
-  if (m.batch_max >= e.sizes().max_running_requests)
+  for (const auto& defect : r.known_defects)
+    r.warnings.push_back(fmt::format("known defect of this build, not modelled: {}", defect));
+  if (r.kind == RunKind::steady_decode) {
+    if (m.batch_max > e.sizes().max_running_requests)
+      r.warnings.push_back(fmt::format(
+          "the server runs at most {} requests at once, the rest would queue; try a lower "
+          "workload.concurrency",
+          e.sizes().max_running_requests));
+  } else if (m.batch_max >= e.sizes().max_running_requests)
     r.warnings.push_back(
         fmt::format("the cap of {} running requests was reached; try a larger "
                     "engine.max_running_requests",
@@ -314,6 +403,7 @@ Expected<RunReport> predict(const Scenario& scenario, const PredictOptions& opti
                   "experts (0 is uniform)",
                   popularity.skew(), popularity.distinct(1), popularity.distinct(8),
                   popularity.distinct(64), e.model().moe.experts));
+  describe_build(e, *in, r);
   r.metrics = e.run();
   r.kv_tokens = e.sizes().kv_tokens;
 
@@ -321,15 +411,24 @@ Expected<RunReport> predict(const Scenario& scenario, const PredictOptions& opti
   r.little_rate = m.request_throughput;
   r.little_w = m.e2e_ms.mean / 1e3;
   r.little_l = m.in_flight_mean;
-  r.little_holds = m.rejected > 0 ||
+  r.little_holds = r.kind != RunKind::serving || m.rejected > 0 ||
                    std::abs(r.little_l - r.little_rate * r.little_w) <= 1e-6 * (1 + r.little_l);
   const ServerCounts& c = m.counts;
   r.conserved = c.arrived == c.finished + c.rejected && c.pages_free_end == c.pages_total;
 
+  Diagnostics errors;
   for (const auto& x : scenario.expect) {
     const double predicted = *m.find(x.metric);
-    r.expect.push_back({x.metric, x.value, predicted, predicted / x.value - 1, x.within, x.source});
+    if (r.kind != RunKind::serving && predicted == 0)
+      errors.error(
+          scenario.tree.find("workload")->where(),
+          fmt::format("this workload has no '{}'", x.metric),
+          fmt::format("it has {}{}", r.headline(),
+                      r.kind == RunKind::cold_prefill ? " and ttft_ms.mean" : " and tpot_ms.mean"));
+    r.expect.push_back(
+        {x.metric, x.value, predicted, predicted / x.value - 1, x.within, x.source, x.left_out});
   }
+  if (!errors.empty()) return tl::unexpected(errors);
   describe_step(e, r);
   if (options.ceilings) find_ceilings(e, r), give_verdict(e, r);
   if (options.what_ifs) find_what_ifs(e, scenario, r);

@@ -43,12 +43,17 @@ std::vector<Expectation> read_expect(const Settings* node, Reading& reading) {
                            suggestion(entry.key, known));
       continue;
     }
-    Section s(entry.value, "expect." + entry.key, reading);
+    // "output_throughput: 196 tok/s" is short for a map with nothing but the value.
+    const bool bare = entry.value.is_scalar();
+    const Settings value =
+        bare ? Settings::map({{"value", entry.where, entry.value}}, entry.where) : entry.value;
+    Section s(value, "expect." + entry.key, reading);
     Expectation e;
     e.metric = entry.key;
     e.value = metric_value(s, entry.key).value_or(0);
     e.within = s.maybe<double>("within", positive<double>());
     e.source = s.optional<std::string>("source", "");
+    e.left_out = s.optional<std::string>("left_out", "");
     out.push_back(std::move(e));
   }
   return out;
@@ -82,7 +87,10 @@ Expected<std::vector<Scenario>> load_scenarios(const std::string& path,
 
   Scenario base;
   base.file = path;
-  base.name = std::filesystem::path(path).stem().string();
+  const std::string stem = std::filesystem::path(path).stem().string();
+  base.name = stem;
+  if (const Settings* name = loaded->find("name"); name && name->is_scalar())
+    base.name += fmt::format(" [{}]", name->text());
   base.tree = *loaded;
   base.tree.remove("points");
   const Settings* expect = loaded->find("expect");
@@ -96,12 +104,12 @@ Expected<std::vector<Scenario>> load_scenarios(const std::string& path,
     for (const auto& point : points->items()) {
       Scenario one = base;
       one.expect.clear();
-      one.name = fmt::format("{} [{}]", base.name, ++number);
+      one.name = fmt::format("{} [{}]", stem, ++number);
       if (!point.is_map()) reading.errors.error(point.where(), "a point maps paths to values");
       for (const auto& entry : point.entries()) {
         const std::string root = entry.key.substr(0, entry.key.find('.'));
         if (entry.key == "name")
-          one.name = fmt::format("{} [{}]", base.name, entry.value.text());
+          one.name = fmt::format("{} [{}]", stem, entry.value.text());
         else if (entry.key == "expect")
           one.expect = read_expect(&entry.value, reading);
         else if (root == "points" || std::find(keys.begin(), keys.end(), root) == keys.end())

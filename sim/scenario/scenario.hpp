@@ -7,11 +7,12 @@
 #include "sim/base/settings.hpp"
 
 /// One measured value that a scenario expects: `within` absent means recorded, not judged.
+/// `left_out` says why it counts in no statistic; empty when it does.
 struct Expectation {
   std::string metric;
   double value = 0;
   std::optional<double> within;
-  std::string source;
+  std::string source, left_out;
 };
 
 /// A change on the command line: "engine.cuda_graph=on".

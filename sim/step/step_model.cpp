@@ -28,7 +28,10 @@ std::int64_t rows_of(Rows rows, const PassShape& pass) {
 
 }  // namespace
 
-StepModel::Priced StepModel::price(const Operator& op, const PassShape& pass) const {
+// `small_kernels`: how many of them share the build's time for a layer; 0 where none is stated.
+// Those of an indexer come on top at the same price each.
+StepModel::Priced StepModel::price(const Operator& op, const PassShape& pass,
+                                   int small_kernels) const {
   Priced out;
   const auto add = [&out](const Prediction& p, int times = 1) {
     out.time += times * p.time;
@@ -39,53 +42,59 @@ StepModel::Priced StepModel::price(const Operator& op, const PassShape& pass) co
   };
   const std::int64_t tokens = pass.tokens();
   std::visit(
-      Overloaded{[&](const GemmOp& g) {
-                   const auto rows = rows_of(g.rows, pass);
-                   if (rows > 0) add(costs_.gemm->predict({rows, g.n, g.k, g.precision}));
-                 },
-                 [&](const BatchedGemmOp& g) {
-                   add(costs_.batched_gemm->predict({g.batch, tokens, g.n, g.k}));
-                 },
-                 [&](const MoeOp& m) {
-                   const auto [it, fresh] = distinct_.try_emplace(tokens);
-                   if (fresh) it->second = popularity_.distinct(tokens);
-                   add(costs_.moe->predict(
-                       {tokens, m.hidden, m.inter, m.experts_per_token, it->second, m.precision}));
-                 },
-                 [&](const MlaOp& a) {
-                   const bool sparse = a.top_k > 0;
-                   if (pass.decode_sequences > 0)
-                     add(costs_.mla_decode->predict(
-                         {pass.decode_sequences,
-                          sparse ? pass.decode_kv_tokens_capped : pass.decode_kv_tokens, a.heads,
-                          a.kv_lora, a.rope, a.kv}));
-                   if (pass.extend_sequences > 0)
-                     add(costs_.mla_prefill->predict(
-                         {pass.extend_sequences, pass.extend_tokens, pass.extend_tokens_max,
-                          sparse ? pass.extend_pairs_capped : pass.extend_pairs, a.heads, a.kv_lora,
-                          a.rope, a.kv}));
-                 },
-                 [&](const IndexerOp& i) {
-                   // An extend whose keys all fit into the top-k writes its keys and skips the
-                   // logits.
-                   const bool extend_counts = pass.kv_max > i.top_k;
-                   const std::int64_t pairs =
-                       pass.decode_kv_tokens + (extend_counts ? pass.extend_pairs : 0);
-                   if (pairs > 0)
-                     add(costs_.indexer->predict({pass.decode_sequences + pass.extend_sequences,
-                                                  pairs, pass.kv_max, i.heads, i.dim, i.top_k}));
-                 },
-                 [&](const ElementwiseOp& e) {
-                   add(costs_.elementwise->predict({rows_of(e.rows, pass) * e.bytes_per_row}),
-                       op.launches);
-                 },
-                 [&](const CollectiveOp& c) {
-                   const auto& p =
-                       collectives_.price(c.op, Bytes(rows_of(c.rows, pass) * c.bytes_per_row));
-                   out.time = p.time;
-                   out.provenance = p.provenance;
-                   out.collective = true;
-                 }},
+      Overloaded{
+          [&](const GemmOp& g) {
+            const auto rows = rows_of(g.rows, pass);
+            if (rows > 0) add(costs_.gemm->predict({rows, g.n, g.k, g.precision}));
+          },
+          [&](const BatchedGemmOp& g) {
+            add(costs_.batched_gemm->predict({g.batch, tokens, g.n, g.k}));
+          },
+          [&](const MoeOp& m) {
+            const auto [it, fresh] = distinct_.try_emplace(tokens);
+            if (fresh) it->second = popularity_.distinct(tokens);
+            add(costs_.moe->predict({tokens, m.hidden, m.inter, m.experts_per_token, m.experts,
+                                     m.ways, it->second, m.precision, m.bf16_activations}));
+          },
+          [&](const MlaOp& a) {
+            const bool sparse = a.top_k > 0;
+            if (pass.decode_sequences > 0)
+              add(costs_.mla_decode->predict(
+                  {pass.decode_sequences,
+                   sparse ? pass.decode_kv_tokens_capped : pass.decode_kv_tokens, a.heads,
+                   a.kv_lora, a.rope, a.kv}));
+            if (pass.extend_sequences > 0)
+              add(costs_.mla_prefill->predict(
+                  {pass.extend_sequences, pass.extend_tokens, pass.extend_tokens_max,
+                   sparse ? pass.extend_pairs_capped : pass.extend_pairs, a.heads, a.kv_lora,
+                   a.rope, a.kv}));
+          },
+          [&](const IndexerOp& i) {
+            // An extend whose keys all fit into the top-k writes its keys and skips the
+            // logits.
+            if (pass.decode_sequences > 0)
+              add(costs_.indexer->predict({pass.decode_sequences, pass.decode_kv_tokens,
+                                           pass.kv_max, i.heads, i.dim, i.top_k}));
+            if (pass.extend_sequences > 0 && pass.kv_max > i.top_k)
+              add(costs_.indexer->predict({pass.extend_sequences, pass.extend_pairs, pass.kv_max,
+                                           i.heads, i.dim, i.top_k, true}));
+          },
+          [&](const ElementwiseOp& e) {
+            Prediction p = costs_.elementwise->predict({rows_of(e.rows, pass) * e.bytes_per_row});
+            if (small_kernels > 0) {
+              const auto& all = *launch_.small_kernels;
+              p.time = p.time - costs_.elementwise->predict({0}).time + all.value / small_kernels;
+              p.provenance = all.basis;
+            }
+            add(p, op.launches);
+          },
+          [&](const CollectiveOp& c) {
+            const auto& p =
+                collectives_.price(c.op, Bytes(rows_of(c.rows, pass) * c.bytes_per_row));
+            out.time = p.time;
+            out.provenance = p.provenance;
+            out.collective = true;
+          }},
       op.work);
   return out;
 }
@@ -126,8 +135,13 @@ Duration StepModel::walk_block(const LayerBlock& block, const PassShape& pass, b
     beside.clear();
     main_since_fork = main_memory = side = side_memory = Duration();
   };
+  int small_kernels = 0;
+  if (launch_.small_kernels && block.is_layer)
+    for (const Operator& op : block.operators)
+      if (std::holds_alternative<ElementwiseOp>(op.work) && op.group != "indexer")
+        small_kernels += op.launches;
   for (const Operator& op : block.operators) {
-    const Priced priced = price(op, pass);
+    const Priced priced = price(op, pass, small_kernels);
     const Duration time = counted(priced);
     if (op.join) close();
     if (side_streams && op.side) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,20 +28,42 @@ struct PassShape {
 
   std::int64_t tokens() const { return decode_sequences + extend_tokens; }
 
+  /// This pass with decode sequences added until there are `sequences`, of one KV token each: what
+  /// padding to a captured size costs.
+  PassShape padded_to(std::int64_t sequences) const {
+    PassShape p = *this;
+    const std::int64_t added = std::max<std::int64_t>(sequences - decode_sequences, 0);
+    p.decode_sequences += added;
+    p.decode_kv_tokens += added;
+    p.decode_kv_tokens_capped += added;
+    p.heads_rows += added;
+    return p;
+  }
+
   /// One token each for `sequences` sequences of `kv_each` tokens, the new one included.
-  static PassShape decode(std::int64_t sequences, std::int64_t kv_each) {
+  /// `top_k` 0 means dense attention.
+  static PassShape decode(std::int64_t sequences, std::int64_t kv_each, std::int64_t top_k = 0) {
     PassShape p;
     p.decode_sequences = p.heads_rows = sequences;
     p.decode_kv_tokens = p.decode_kv_tokens_capped = sequences * kv_each;
+    if (top_k > 0) p.decode_kv_tokens_capped = sequences * std::min(kv_each, top_k);
     p.kv_max = kv_each;
     return p;
   }
   /// One prompt from its beginning.
-  static PassShape extend(std::int64_t tokens) {
+  static PassShape extend(std::int64_t tokens) { return extend(tokens, 0, 0); }
+  /// A chunk of one prompt behind `prefix` tokens; `top_k` 0 means dense attention.
+  static PassShape extend(std::int64_t tokens, std::int64_t prefix, std::int64_t top_k) {
     PassShape p;
     p.extend_sequences = p.heads_rows = 1;
-    p.extend_tokens = p.extend_tokens_max = p.kv_max = tokens;
-    p.extend_pairs = p.extend_pairs_capped = tokens * (tokens + 1) / 2;
+    p.extend_tokens = p.extend_tokens_max = tokens;
+    p.kv_max = prefix + tokens;
+    p.extend_pairs = p.extend_pairs_capped = tokens * prefix + tokens * (tokens + 1) / 2;
+    if (top_k > 0) {
+      // Queries that see no more than top_k keys see all of them.
+      const std::int64_t all = std::clamp<std::int64_t>(top_k - prefix, 0, tokens);
+      p.extend_pairs_capped = all * prefix + all * (all + 1) / 2 + (tokens - all) * top_k;
+    }
     return p;
   }
 };
@@ -50,6 +74,9 @@ struct LaunchCosts {
   Duration graph;       // one graph launch
   Duration graph_per_node;
   bool side_streams = false;  // captured passes run side operators beside the main stream
+  /// All small kernels of one layer together, beside their bytes and without those of an indexer,
+  /// which cost as much each; nothing: the law's own floor each.
+  std::optional<Constant<Duration>> small_kernels = std::nullopt;
 };
 
 /// Counts only one resource: what a ceiling is made of.
@@ -90,7 +117,7 @@ class StepModel {
     double error = 0;
     bool collective = false;
   };
-  Priced price(const Operator& op, const PassShape& pass) const;
+  Priced price(const Operator& op, const PassShape& pass, int small_kernels) const;
   Duration counted(const Priced& priced) const;
   template <class Visit>
   Duration walk_block(const LayerBlock& block, const PassShape& pass, bool side_streams,

@@ -8,6 +8,8 @@
 #include "hardware/machine.hpp"
 #include "models/cost/cost_models.hpp"
 #include "models/graph/model_spec.hpp"
+#include "sim/scenario/build_file.hpp"
+#include "sim/scenario/kernel_files.hpp"
 #include "sim/scenario/yaml.hpp"
 #include "tests/support/paths.hpp"
 
@@ -52,14 +54,22 @@ inline ModelSpec load_model(const std::string& id) {
 /// The laws of a GPU for the back ends of a build.
 inline CostModels load_costs(const std::string& gpu, const std::string& build) {
   Reading reading;
-  const Settings build_file = load_settings("hardware/builds/" + build + ".yaml");
+  const auto file = load_build((repo_root() / "hardware/builds" / (build + ".yaml")).string(), {});
+  if (!file) FAIL(file.error().render());
+  const Settings& build_file = file->settings;
   const Settings laws = load_settings("hardware/tables/" + gpu + "/laws.yaml");
   BackEnds back_ends;
   {
     Section section(build_file.find("back_ends"), "build.back_ends", reading);
     back_ends = read_back_ends(section);
   }
-  CostModels costs = read_cost_models(load_gpu(gpu), back_ends, laws, reading);
+  const GpuSpec card = load_gpu(gpu);
+  // shared for the life of the program, as the models point into them
+  const auto tables = shared_kernel_tables(card, gpu);
+  if (!tables) FAIL(tables.error().render());
+  CostModels costs = read_cost_models(
+      {card, tables->get(), build_file.find("engine")->text(), build_file.find("version")->text()},
+      back_ends, laws, reading);
   if (!reading.errors.empty()) FAIL(reading.errors.render());
   return costs;
 }

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "sim/scenario/build_file.hpp"
 #include "sim/step/build.hpp"
 #include "tests/support/hardware.hpp"
 
@@ -71,9 +72,9 @@ TEST_CASE("every build that is shipped finds a law for each of its back ends") {
   REQUIRE_FALSE(repo_files("hardware/builds", ".yaml").empty());
   for (const auto& file : repo_files("hardware/builds", ".yaml")) {
     Reading reading;
-    const auto settings = load_yaml(file, {});
-    REQUIRE(settings);
-    const Build build = read_build(stem(file), *settings, reading);
+    const auto loaded = load_build(file, {});
+    REQUIRE(loaded);
+    const Build build = read_build(stem(file), loaded->settings, reading);
     CHECK(reading.errors.render() == "");
     const CostModels costs = load_costs(build.tables, stem(file));
     CHECK(costs.gemm);
@@ -130,7 +131,7 @@ TEST_CASE(
              const auto scenario = repo_root() / "scenarios" / (name + ".yaml");
              INFO(scenario.string());
              REQUIRE(std::filesystem::is_regular_file(scenario));
-             CHECK(load_yaml(scenario.string(), {})->at("expect.output_throughput.value"));
+             CHECK(load_yaml(scenario.string(), {})->at("expect.output_throughput"));
              ++seen;
            }
          });
