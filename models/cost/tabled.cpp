@@ -82,10 +82,17 @@ class Choice {
               fmt::format("no kernel of {} or of a card like it was measured", context.gpu.name),
               "ceiling fit kernels makes tables; else name a law");
   }
-  Tabled find(const std::string& kernel_class, std::map<std::string, std::string> words) const {
+  /// The first of the alternatives that the engine itself was measured with, else the first that
+  /// any engine was.
+  Tabled find(const std::string& kernel_class,
+              std::vector<std::map<std::string, std::string>> alternatives) const {
     if (!context_.tables) return {};
-    words["kernel_source"] = kernel_source_;
-    const auto choice = context_.tables->find(kernel_class, engine_, version_, words);
+    TableChoice choice;
+    for (auto& words : alternatives) {
+      words["kernel_source"] = kernel_source_;
+      const auto found = context_.tables->find(kernel_class, engine_, version_, words);
+      if (found.set && (!choice.set || (found.same_engine && !choice.same_engine))) choice = found;
+    }
     if (!choice.set) return {};
     used_ += (used_.empty() ? "" : "; ") + choice.set->engine + " " + choice.set->version;
     for (const auto& [word, value] : choice.set->words)
@@ -119,15 +126,24 @@ std::vector<std::string> table_names(Precision p) {
   return {p == Precision::nvfp4 ? "nvfp4" : "bfloat16"};
 }
 
+// One alternative per name of the precision, beside the other words.
+std::vector<std::map<std::string, std::string>> named(
+    const std::string& word, Precision p, const std::map<std::string, std::string>& others) {
+  std::vector<std::map<std::string, std::string>> out;
+  for (const auto& name : table_names(p)) {
+    out.push_back(others);
+    out.back()[word] = name;
+  }
+  return out;
+}
+
 class TabledGemm final : public CostModel<GemmShape> {
  public:
   TabledGemm(const CostContext& context, Section& s) : gpu_(context.gpu) {
     const Choice choice(context, s);
     scale_ = choice.scale();
     for (const Precision p : precisions)
-      for (const auto& name : table_names(p))
-        if (auto& table = tables_[static_cast<std::size_t>(p)]; !table)
-          table = choice.find("gemm", {{"gemm_dtype", name}});
+      tables_[static_cast<std::size_t>(p)] = choice.find("gemm", named("gemm_dtype", p, {}));
     used_ = choice.used();
   }
   std::string rests_on() const override { return used_; }
@@ -157,7 +173,7 @@ class TabledBatchedGemm final : public CostModel<BatchedGemmShape> {
   TabledBatchedGemm(const CostContext& context, Section& s) : gpu_(context.gpu) {
     const Choice choice(context, s);
     scale_ = choice.scale();
-    table_ = choice.find("mla_bmm", {{"bmm_dtype", "bfloat16"}, {"op_name", "mla_gen_pre"}});
+    table_ = choice.find("mla_bmm", {{{"bmm_dtype", "bfloat16"}, {"op_name", "mla_gen_pre"}}});
     used_ = choice.used();
   }
   std::string rests_on() const override { return used_; }
@@ -190,9 +206,8 @@ class TabledMoe final : public CostModel<MoeShape> {
     const Choice choice(context, s);
     scale_ = choice.scale();
     for (const Precision p : precisions)
-      for (const auto& name : table_names(p))
-        if (auto& table = tables_[static_cast<std::size_t>(p)]; !table)
-          table = choice.find("moe", {{"moe_dtype", name}, {"distribution", "power_law_1.01"}});
+      tables_[static_cast<std::size_t>(p)] =
+          choice.find("moe", named("moe_dtype", p, {{"distribution", "power_law_1.01"}}));
     used_ = choice.used();
   }
   std::string rests_on() const override { return used_; }
@@ -234,10 +249,9 @@ class TabledMoe final : public CostModel<MoeShape> {
 
 std::string kv_name(Precision p) { return p == Precision::bf16 ? "bfloat16" : "fp8"; }
 
-// A KV precision that was not measured is priced as the one that was.
+// A KV precision that the engine was not measured with is priced as the one that was.
 Tabled find_attention(const Choice& choice, const std::string& kernel_class, Precision kv) {
-  auto table = choice.find(kernel_class, {{"kv_cache_dtype", kv_name(kv)}});
-  return table ? table : choice.find(kernel_class, {});
+  return choice.find(kernel_class, {{{"kv_cache_dtype", kv_name(kv)}}, {}});
 }
 
 class TabledMlaDecode final : public CostModel<MlaDecodeShape> {
