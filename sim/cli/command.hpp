@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -38,6 +39,13 @@ std::vector<Override> read_overrides(const std::vector<std::string>& set, Diagno
 
 /// Writes a result to stdout.
 void print_result(const std::string& text);
+
+/// Puts a file in place once it is whole: what stood there before stays until then. False when it
+/// cannot be written.
+bool write_whole(const std::string& path, std::string_view text);
+/// The same in parts: `write` hands them to the function that it is given.
+bool write_whole(const std::string& path,
+                 const std::function<void(const std::function<void(std::string_view)>&)>& write);
 
 /// Predicts all scenarios and prints one result: JSON, or what `table` makes of the reports. With
 /// `judge`, a failed expectation decides the exit code. Ctrl-C ends after the scenario under way

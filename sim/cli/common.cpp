@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -21,6 +22,29 @@ Exit report_errors(const Diagnostics& errors) {
   fmt::print(stderr, "{}{} error{}; nothing was run\n", errors.render(), errors.size(),
              errors.size() == 1 ? "" : "s");
   return Exit::bad_input;
+}
+
+bool write_whole(const std::string& path,
+                 const std::function<void(const std::function<void(std::string_view)>&)>& write) {
+  namespace fs = std::filesystem;
+  // beside it, so that the last step is a rename
+  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
+  std::FILE* file = std::fopen(temporary.c_str(), "wb");
+  if (!file) return false;
+  bool good = true;
+  write([&](std::string_view part) {
+    good = good && std::fwrite(part.data(), 1, part.size(), file) == part.size();
+  });
+  good = std::fclose(file) == 0 && good;
+  std::error_code code;
+  if (good) fs::rename(temporary, path, code);
+  if (good && !code) return true;
+  fs::remove(temporary, code);
+  return false;
+}
+
+bool write_whole(const std::string& path, std::string_view text) {
+  return write_whole(path, [&](const auto& put) { put(text); });
 }
 
 std::vector<Override> read_overrides(const std::vector<std::string>& set, Diagnostics& errors) {

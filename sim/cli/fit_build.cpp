@@ -112,11 +112,7 @@ Exit fit(const Options& o) {
   const std::string block = yaml_lines(*fitted);
   print_result(out + block);
   if (o.output.empty()) return Exit::fine;
-  const std::string text = with_block(file->files.front(), block);
-  std::ofstream to(o.output, std::ios::binary);
-  to << text;
-  to.close();
-  if (!to) {
+  if (!write_whole(o.output, with_block(file->files.front(), block))) {
     errors.error({}, fmt::format("cannot write '{}'", o.output));
     return report_errors(errors);
   }

@@ -1,7 +1,6 @@
 // ceiling fit kernels: measured tables of one GPU -> hardware/tables/<gpu>/<class>.table.
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 
@@ -52,19 +51,6 @@ bool is_kernel_table(const std::string& path) {
   const auto op = name.substr(0, name.find("__"));
   for (const auto& [id, kind] : KernelClasses::entries())
     if (std::find(kind.tables.begin(), kind.tables.end(), op) != kind.tables.end()) return true;
-  return false;
-}
-
-bool write_whole(const fs::path& path, const std::string& text) {
-  const fs::path temporary = path.string() + ".tmp";
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (!file) return false;
-  bool good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  good = std::fclose(file) == 0 && good;
-  std::error_code code;
-  if (good) fs::rename(temporary, path, code);
-  if (good && !code) return true;
-  fs::remove(temporary, code);
   return false;
 }
 
@@ -169,7 +155,7 @@ Exit fit(const Options& o) {
   std::error_code code;
   fs::create_directories(o.output, code);
   for (const auto& [name, text] : texts)
-    if (!write_whole(fs::path(o.output) / (name + ".table"), text))
+    if (!write_whole((fs::path(o.output) / (name + ".table")).string(), text))
       errors.error({}, fmt::format("'{}' cannot be written", o.output));
   if (!errors.empty()) return report_errors(errors);
   print_result(report);

@@ -1,10 +1,5 @@
 // Tables of measured kernels: one command for each form, all with the same options and answers.
 
-#include <unistd.h>
-
-#include <cstdio>
-#include <filesystem>
-
 #include <fmt/format.h>
 
 #include "calibrate/import/import_report.hpp"
@@ -12,31 +7,12 @@
 
 namespace {
 
-namespace fs = std::filesystem;
-
 using Importer = Expected<KernelImport> (*)(const std::string& path);
 
 struct Options {
   std::vector<std::string> files;
   std::string format = "table", output;
 };
-
-// A file beside `path` that takes its place once it is whole; until then `path` stays as it was.
-bool write_whole(const std::string& path, const std::vector<ImportedFile>& files) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (!file) return false;
-  bool good = true;
-  write_imports(files, [&](std::string_view part) {
-    good = good && std::fwrite(part.data(), 1, part.size(), file) == part.size();
-  });
-  good = std::fclose(file) == 0 && good;
-  std::error_code code;
-  if (good) fs::rename(temporary, path, code);
-  if (good && !code) return true;
-  fs::remove(temporary, code);
-  return false;
-}
 
 Exit refuse(const Diagnostics& errors) {
   fmt::print(stderr, "{}{} error{}; nothing was imported\n", errors.render(), errors.size(),
@@ -57,7 +33,8 @@ Exit import_files(const Options& o, Importer importer) {
       files.push_back({path, std::move(*import)});
   }
   progress("");
-  if (errors.empty() && !o.output.empty() && !write_whole(o.output, files))
+  if (errors.empty() && !o.output.empty() &&
+      !write_whole(o.output, [&](const auto& put) { write_imports(files, put); }))
     errors.error({}, fmt::format("'{}' cannot be written", o.output),
                  "name a file in a folder that exists and has room");
   if (!errors.empty()) return refuse(errors);
