@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "models/cost/cost_model.hpp"
 #include "sim/scenario/kernel_files.hpp"
 
 namespace {
@@ -68,6 +69,18 @@ void predict_all_reduce(benchmark::State& state) {
   }
 }
 BENCHMARK(predict_all_reduce);
+
+// What a pass asks for again and again: the answer is remembered.
+void gemm_asked_before(benchmark::State& state) {
+  Reading reading;
+  const Settings nothing = Settings::map({}, {});
+  Section section(nothing, "laws.gemm.table", reading);
+  const GpuSpec spec = gpu();
+  const auto* make = Registry<CostModelFactory<GemmShape>>::find("table");
+  const auto model = (*make)({spec, &tables(), "sglang", "0.5.14"}, section);
+  for (auto _ : state) benchmark::DoNotOptimize(model->predict({37, 5000, 7000, Precision::bf16}));
+}
+BENCHMARK(gemm_asked_before);
 
 void find_table(benchmark::State& state) {
   const std::map<std::string, std::string> words{{"moe_dtype", "nvfp4"},
