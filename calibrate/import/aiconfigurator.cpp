@@ -446,3 +446,11 @@ Expected<KernelImport> import_aiconfigurator(const std::string& path) {
   out.rejected = rejections.report(path, *text);
   return out;
 }
+
+bool is_kernel_table(const std::string& path) {
+  const auto file = std::filesystem::path(path).filename().string();
+  const auto op = file.substr(0, file.find("__"));
+  for (const auto& [id, kind] : KernelClasses::entries())
+    if (std::find(kind.tables.begin(), kind.tables.end(), op) != kind.tables.end()) return true;
+  return false;
+}

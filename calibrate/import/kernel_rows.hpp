@@ -55,3 +55,6 @@ Expected<KernelImport> import_aiconfigurator(const std::string& path);
 /// become rows of gemm with the shapes of the models' configurations, attention becomes
 /// mixed_attention; layers that no class covers are left out and counted.
 Expected<KernelImport> import_llmservingsim(const std::string& path);
+
+/// Whether the name of the file is that of a table some class is measured by: "gemm__...".
+bool is_kernel_table(const std::string& path);

@@ -22,8 +22,8 @@ constexpr double extrapolation_error = 0.5;
 // Another engine's kernel of the same class: 25 % and more off in decode (GLM-5 on RTX PRO 6000,
 // CUTLASS experts for b12x, and the reverse).
 constexpr double foreign_error = 0.25;
-// Kernels of a card that was not measured, from those of its neighbour: what fp8 and bf16 GEMMs
-// differ in efficiency between H100, H200 and B200 (medians of the fitted laws).
+// Kernels of a card that was not measured, from those of its neighbour. Assumed: no such card was
+// compared yet.
 constexpr double scaling_error = 0.25;
 
 // One fitted set with the last answers, found again by their sizes.

@@ -45,15 +45,6 @@ std::vector<std::string> tables_in(const std::vector<std::string>& paths, Diagno
   return out;
 }
 
-// Whether the name of the file is that of a table some class is measured by.
-bool is_kernel_table(const std::string& path) {
-  const auto name = fs::path(path).filename().string();
-  const auto op = name.substr(0, name.find("__"));
-  for (const auto& [id, kind] : KernelClasses::entries())
-    if (std::find(kind.tables.begin(), kind.tables.end(), op) != kind.tables.end()) return true;
-  return false;
-}
-
 // One line per class and engine version, errors on whole shapes that were left out of the fit.
 struct Line {
   std::size_t sets = 0, rows = 0;
