@@ -13,8 +13,15 @@ struct TransportSpec {
 
 /// The numbers of one host that decide staged and direct transfers.
 struct Interconnect {
-  bool p2p_capable = false;  // the driver grants peer access
+  bool p2p_capable = false;                       // the driver grants peer access
+  std::vector<std::pair<int, int>> p2p_off = {};  // pairs of GPUs (ranks) without it all the same
+  /// Stores and loads of kernels reach a peer only within one switch (no driver override for peers
+  /// behind other root ports); copies and NCCL are not affected.
+  bool sm_within_switch = false;
   TransportSpec p2p, shm;
+  /// What the staged transfers of all ranks get through host memory together, per direction.
+  /// Nothing: the memory links of the graph say it.
+  std::optional<Constant<BytesPerSecond>> staging_capacity;
   NcclEnvironment nccl;
 };
 

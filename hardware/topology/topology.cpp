@@ -34,6 +34,26 @@ std::string_view name(DeviceKind kind) {
   SIM_UNREACHABLE("a device kind without a name");
 }
 
+std::string_view name(PathKind kind) {
+  switch (kind) {
+    case PathKind::self:
+      return "X";
+    case PathKind::nvlink:
+      return "NV";
+    case PathKind::pix:
+      return "PIX";
+    case PathKind::pxb:
+      return "PXB";
+    case PathKind::phb:
+      return "PHB";
+    case PathKind::node:
+      return "NODE";
+    case PathKind::sys:
+      return "SYS";
+  }
+  SIM_UNREACHABLE("a path kind without a name");
+}
+
 struct EdgeProperty {
   LinkId link = 0;
   std::int64_t latency_ps = 0;
@@ -112,6 +132,27 @@ Route Topology::route(DeviceId from, DeviceId to) const {
   }
   std::reverse(route.begin(), route.end());
   return route;
+}
+
+PathKind Topology::path_kind(DeviceId from, DeviceId to) const {
+  if (from == to) return PathKind::self;
+  int switches = 0, bridges = 0, nodes = 0, sockets = 0, nvlinks = 0;
+  DeviceId at = from;
+  for (const Hop& hop : route(from, to)) {
+    const Link& l = link(hop.link);
+    sockets += l.kind == "interconnect";
+    nvlinks += l.kind == "nvlink";
+    at = hop.forward ? l.b : l.a;
+    const DeviceKind kind = devices_[static_cast<std::size_t>(at)].kind;
+    switches += kind == DeviceKind::pcie_switch;
+    bridges += kind == DeviceKind::root_complex || kind == DeviceKind::root_port;
+    nodes += kind == DeviceKind::numa_node;
+  }
+  if (sockets > 0) return PathKind::sys;
+  if (nodes > 0) return PathKind::node;
+  if (bridges > 0) return PathKind::phb;
+  if (nvlinks > 0) return PathKind::nvlink;
+  return switches <= 1 ? PathKind::pix : PathKind::pxb;
 }
 
 DeviceId Topology::nearest_memory(DeviceId from) const {

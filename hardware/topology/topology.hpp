@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,20 @@ std::string_view name(DeviceKind kind);
 using DeviceId = int;
 using LinkId = int;
 
+/// While at least `sources` GPUs below a switch write to targets behind two or more root ports, its
+/// uplink carries no more than this (posted-write collapse, seen on some switches).
+struct WriteCollapse {
+  int sources = 2;
+  BytesPerSecond copies;                      // of copy engines
+  std::optional<BytesPerSecond> stores = {};  // of kernels that store to peers; else as copies
+};
+
 struct Device {
   std::string name;
   DeviceKind kind = DeviceKind::gpu;
+  /// ACS request redirect of a switch: traffic between its ports goes up to the root port and back.
+  bool acs_redirect = false;
+  std::optional<WriteCollapse> write_collapse = {};
 };
 
 /// A cable, a slot or a memory bus: two directions, each with its own bandwidth.
@@ -32,7 +44,10 @@ struct Link {
   DeviceId a = 0, b = 0;
   // pcie, internal (inside a chip, never limiting), interconnect (between sockets), memory, nvlink
   std::string kind;
-  Constant<BytesPerSecond> bandwidth;  // one way
+  Constant<BytesPerSecond> bandwidth;       // one way
+  std::optional<BytesPerSecond> back = {};  // from b to a, where that differs
+  /// Both directions together; nothing: PCIe carries 2 x 0.965 of one way, others both in full.
+  std::optional<BytesPerSecond> duplex = {};
   Duration latency;
   int gen = 0, lanes = 0;  // what the operating system reports; 0 when it does not
 };
@@ -43,6 +58,13 @@ struct Hop {
   bool forward = true;
 };
 using Route = std::vector<Hop>;
+
+/// How far apart two GPUs are, in the words of nvidia-smi and NCCL, nearest first: NVLink; one PCIe
+/// switch (PIX); several (PXB); one host bridge, a root_complex here (PHB); host bridges of one
+/// NUMA node (NODE); a link between sockets (SYS).
+enum class PathKind { self, nvlink, pix, pxb, phb, node, sys };
+
+std::string_view name(PathKind kind);
 
 /// The graph of a box: GPUs, switches, root complexes, memory, and the links between them.
 class Topology {
@@ -67,6 +89,7 @@ class Topology {
 
   /// The way of least latency that crosses no other GPU and no memory; empty when there is none.
   Route route(DeviceId from, DeviceId to) const;
+  PathKind path_kind(DeviceId from, DeviceId to) const;
   /// The host memory nearest to `from` by latency, or -1.
   DeviceId nearest_memory(DeviceId from) const;
   /// What a transfer from GPU to GPU crosses when it is staged: down to the memory nearest to the
