@@ -97,7 +97,7 @@ CollectiveBox::Share CollectiveBox::slowest(const Round& round, Staged staged,
     const bool through_memory = staged(t);
     staged_count += through_memory;
     routes.push_back(through_memory ? scaled.staged_route(gpu(t.from), gpu(t.to))
-                                    : scaled.route(gpu(t.from), gpu(t.to)));
+                                    : scaled.peer_route(gpu(t.from), gpu(t.to)));
   }
   const auto rates = max_min_rates(scaled, routes, [](const Link&) { return 1.0; });
   Share out{*std::min_element(rates.begin(), rates.end()), std::nullopt};

@@ -9,6 +9,7 @@
 #include "sim/report/table.hpp"
 #include "sim/scenario/build_file.hpp"
 #include "sim/scenario/data.hpp"
+#include "sim/scenario/machine_file.hpp"
 #include "sim/scenario/yaml.hpp"
 #include "sim/step/build.hpp"
 
@@ -49,14 +50,18 @@ Exit list() {
                             grouped(kv_bytes_per_token(m, Precision::fp8).count()))});
   });
   out += models.text() + "\nmachines\n";
-  Table machines({"", "GPUs", "of", "P2P", "what"}, 2);
-  machines.left(2).left(4);
-  each("hardware/machines", errors,
-       [&](const std::string& name, const Settings& file, Reading& reading) {
-         const Machine m = read_machine(name, file, reading);
-         machines.row({name, fmt::format("{}", m.gpu_count()), m.gpu_id,
-                       text(m.interconnect.p2p_capable), m.name});
-       });
+  Table machines({"", "id", "GPUs", "P2P", "what"}, 2);
+  machines.left(1).left(4);
+  for (const auto& name : data_names("hardware/machines")) {
+    const auto file = load_machine_file(name, {});
+    Reading reading;
+    if (file) {
+      const Machine m = read_machine(name, file->settings, reading);
+      machines.row({name, m.topology_id, fmt::format("{}", m.gpu_count()),
+                    text(m.interconnect.p2p_capable), m.name});
+    }
+    errors.append(file ? reading.errors : file.error());
+  }
   out += machines.text() + "\nGPUs (dense TFLOP/s)\n";
   Table gpus({"", "memory", "bandwidth", "bf16", "nvfp4", "what"}, 2);
   gpus.left(5);
