@@ -135,6 +135,8 @@ class Collector {
 };
 
 class TextReader {
+  static constexpr std::size_t npos = std::string::npos;
+
  public:
   TextReader(const std::string& path, std::string_view text, Collector& to)
       : path_(path), text_(text), to_(to) {
@@ -143,9 +145,11 @@ class TextReader {
 
   void read() {
     for (auto line : text_lines(text_)) {
+      ++line_;
       // mpirun --tag-output: "[1,0]<stdout>:"
-      if (const auto tag = line.find(">:"); line.starts_with('[') && tag < 32)
-        line.remove_prefix(tag + 2);
+      const auto tag = line.find(">:");
+      tag_length_ = line.starts_with('[') && tag < 32 ? static_cast<int>(tag) + 2 : 0;
+      line.remove_prefix(static_cast<std::size_t>(tag_length_));
       const auto words = words_of(line);
       if (words.empty()) continue;
       if (line.starts_with('#'))
@@ -232,45 +236,44 @@ class TextReader {
     run_ = std::move(next);
   }
 
-  std::optional<std::size_t> column(std::initializer_list<std::string_view> names,
-                                    std::size_t from) const {
+  // Index of the first column of one of these names, from `from` on; npos where there is none.
+  std::size_t column(std::initializer_list<std::string_view> names, std::size_t from) const {
     for (std::size_t i = from; i < columns_.size(); ++i)
       if (std::find(names.begin(), names.end(), columns_[i]) != names.end()) return i;
-    return {};
+    return npos;
   }
 
   void read_row(std::vector<Word> words) {
     ++to_.rows_read;
-    const auto where = place(words[0].text).text();
+    const auto where = [&](const Word& w) {
+      return fmt::format("{}:{}:{}", path_, line_, w.column + tag_length_);
+    };
     // A time stamp (-T) is two words under one name.
     if (columns_.back() == "timestamp" && words.size() > columns_.size()) words.pop_back();
     // Before 2.10 operations without a reduction left redop and root blank.
     std::size_t blank = 0;
     const auto redop = column({"redop", "op"}, 0);
-    if (words.size() < columns_.size() && redop && *redop < words.size() &&
-        table_number(words[*redop].text))
+    if (words.size() < columns_.size() && redop < words.size() && table_number(words[redop].text))
       blank = columns_.size() - words.size();
     if (blank > 2 || words.size() + blank < columns_.size())
-      return to_.reject("the line is cut off", place(words.back().text).text());
+      return to_.reject("the line is cut off", where(words.back()));
     if (words.size() + blank > columns_.size())
-      return to_.reject("the line has more cells than its header", where);
+      return to_.reject("the line has more cells than its header", where(words[columns_.size()]));
     const auto cell = [&](std::size_t i) {
-      return words[blank > 0 && i > *redop ? i - blank : i].text;
+      return words[blank > 0 && i > redop ? i - blank : i].text;
     };
     auto time = column({"time", "cputime"}, 0);
-    if (to_.options_.in_place) time = column({"time", "cputime"}, *time + 1);
-    if (!time) return to_.reject("there is no in-place time", where);
-    const auto number = [&](std::optional<std::size_t> i) {
-      return i ? table_number(cell(*i)) : std::nullopt;
+    if (to_.options_.in_place) time = column({"time", "cputime"}, time + 1);
+    if (time == npos) return to_.reject("there is no in-place time", where(words[0]));
+    const auto end = std::min(column({"time", "cputime"}, time + 1), columns_.size());
+    const auto number = [&](std::size_t i) {
+      return i < end ? table_number(cell(i)) : std::nullopt;
     };
-    const auto next_time = column({"time", "cputime"}, *time + 1).value_or(columns_.size());
-    auto wrong = column({"#wrong", "error"}, *time);
-    // `error` of old builds is the largest deviation, which is 0 or rounding; #wrong is a count.
-    if (wrong && (*wrong > next_time || columns_[*wrong] == "error")) wrong.reset();
-    auto algbw = column({"algbw"}, *time);
-    if (algbw && *algbw > next_time) algbw.reset();
-    if (const auto type = column({"type"}, 0)) run_.types.insert(std::string(cell(*type)));
-    to_.add(run_, table_number(cell(0)), number(time), number(algbw), number(wrong), where);
+    if (const auto type = column({"type"}, 0); type != npos)
+      run_.types.insert(printable(cell(type), 20));
+    // `error` of old builds is the largest deviation, rounding mostly; #wrong is a count.
+    to_.add(run_, table_number(cell(0)), number(time), number(column({"algbw"}, time)),
+            number(column({"#wrong"}, time)), where(words[0]));
   }
 
   // Lines of the shell, of mpirun and of NCCL itself.
@@ -314,6 +317,7 @@ class TextReader {
   Run run_;
   std::vector<std::string> columns_;
   bool any_header_ = false, closed_ = false;
+  int line_ = 0, tag_length_ = 0;
 };
 
 void read_json(const std::string& path, std::string_view text, Collector& to) {

@@ -43,7 +43,7 @@ std::function<Exit()> setup(CLI::App& app) {
 }
 
 const Registered<ImportCommand> me(
-    "topology", {"a machine file from topo -m, NCCL's XML, lspci -vv, p2pBandwidthLatencyTest",
+    "topology", {"a machine file from what a box says of its links",
                  "ceiling import topology topo.txt nccl.xml p2p.txt -o my-box.yaml", setup});
 
 }  // namespace

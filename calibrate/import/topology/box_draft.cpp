@@ -606,7 +606,9 @@ class Drafter {
     unknown_speeds_ += !known;
     auto& l = link(at_[i], at_[from.parent], "pcie", line_gbps(gen, lanes) * sustained, port_ns,
                    Provenance::assumed, known && !out_.guest ? port_spread : 2);
-    l.gen = from.gen, l.lanes = from.lanes;
+    // On bare metal the operating system reports what is there; of a guest's ports nobody knows.
+    l.gen = known || out_.guest ? from.gen : gen;
+    l.lanes = known || out_.guest ? from.lanes : lanes;
   }
 
   void build_nvlinks() {
