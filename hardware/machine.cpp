@@ -82,7 +82,7 @@ Machine read_machine(const std::string& id, const Settings& file, Reading& readi
   m.id = id;
   s.required<int>("schema", between(1, 1));
   m.name = s.required<std::string>("name");
-  m.gpu_id = s.required<std::string>("gpu");
+  m.gpu_id = m.interconnect.gpu = s.required<std::string>("gpu");
   m.topology_id = s.maybe<std::string>("topology_id").value_or("");
   s.maybe<std::string>("source");
   m.guest = s.word("runs_in", {"bare_metal", "kvm_guest"}, "bare_metal") == "kvm_guest";

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "hardware/collective/kernels/kernel.hpp"
 #include "hardware/machine.hpp"
 #include "models/cost/cost_model.hpp"
 #include "models/graph/model_spec.hpp"
@@ -89,7 +90,7 @@ Exit list() {
   line("engines", Registry<EngineKind>::names());
   line("workloads", Registry<WorkloadKind>::names());
   line("collectives", Registry<CollectiveAlgorithmFactory>::names());
-  line("all-reduce kernels", Registry<AllReduceKernelFactory>::names());
+  line("all-reduce kernels", Registry<CollectiveKernelFactory>::names());
   line("machine edits", Registry<MachineEdit>::names());
   line("GEMM models", Registry<CostModelFactory<GemmShape>>::names());
   line("MoE models", Registry<CostModelFactory<MoeShape>>::names());

@@ -152,6 +152,6 @@ inline Interconnect interconnect(double staged_hop_us = 1.456) {
 inline Interconnect direct_interconnect() {
   Interconnect i = interconnect();
   i.p2p_capable = true;
-  i.nccl.p2p_level_sys = true;
+  i.nccl.p2p_level = PathKind::sys;
   return i;
 }
