@@ -103,7 +103,7 @@ struct Flow {
 
 Flow make_flow(const Topology& topology, const Copy& copy, const CopyOptions& options,
                Limits& limits, std::optional<std::size_t>& staging) {
-  SIM_ASSERT(copy.from != copy.to);
+  SIM_ASSERT(copy.from != copy.to && has_way(topology, copy, options));
   Flow flow;
   Route route;
   if (copy.from == Copy::host) {
@@ -262,6 +262,13 @@ bool is_staged(const Topology& topology, int from, int to, const CopyOptions& op
          topology.path_kind(gpu_of(topology, from), gpu_of(topology, to)) > PathKind::pxb;
 }
 
+bool has_way(const Topology& topology, const Copy& copy, const CopyOptions& options) {
+  const int gpu = copy.to == Copy::host ? copy.from : copy.to;
+  const bool through_memory = copy.from == Copy::host || copy.to == Copy::host ||
+                              is_staged(topology, copy.from, copy.to, options);
+  return !through_memory || topology.nearest_memory(gpu_of(topology, gpu)) >= 0;
+}
+
 CopiesOutcome run_copies(const Topology& topology, const std::vector<Copy>& copies,
                          const CopyOptions& options) {
   Limits limits(topology);
@@ -343,6 +350,7 @@ std::vector<std::vector<BytesPerSecond>> copy_matrix(const Topology& topology,
       if (i == j || (bidirectional && j < i)) continue;
       const int a = static_cast<int>(i), b = static_cast<int>(j);
       std::vector<Copy> copies = {{a, b, Bytes(1 << 28)}};
+      if (!has_way(topology, copies[0], options)) continue;
       if (bidirectional) copies.push_back({b, a, Bytes(1 << 28)});
       out[i][j] = run_copies(topology, copies, options).aggregate;
       if (bidirectional) out[j][i] = out[i][j];

@@ -45,8 +45,8 @@ struct CopiesOutcome {
 /// links on its way, until one of them ends. PCIe links carry 0.965 of both directions together.
 /// A GPU sends (and fetches from the host) one copy at a time; where more wait, its streams take
 /// turns in an order that is not known, and the result is the mean over a few drawn orders, always
-/// the same ones. Latency is left out: the copies are large. Every copy needs a way and two
-/// different ends.
+/// the same ones. Latency is left out: the copies are large. Every copy needs a way (has_way) and
+/// two different ends.
 CopiesOutcome run_copies(const Topology& topology, const std::vector<Copy>& copies,
                          const CopyOptions& options);
 
@@ -57,7 +57,12 @@ std::vector<Copy> each_to_each(const std::vector<int>& sources, const std::vecto
 /// Whether a transfer from GPU to GPU goes through host memory.
 bool is_staged(const Topology& topology, int from, int to, const CopyOptions& options);
 
-/// Rates of every pair of GPUs alone on the box, one way or both ways together; 0 on the diagonal.
+/// Whether the box has a way for it: what is staged, and what comes from or goes to the host, needs
+/// a host memory.
+bool has_way(const Topology& topology, const Copy& copy, const CopyOptions& options);
+
+/// Rates of every pair of GPUs alone on the box, one way or both ways together; 0 on the diagonal
+/// and where there is no way.
 std::vector<std::vector<BytesPerSecond>> copy_matrix(const Topology& topology,
                                                      const CopyOptions& options,
                                                      bool bidirectional);

@@ -226,8 +226,9 @@ Route Topology::staged_route(DeviceId from, DeviceId to) const {
 
 namespace {
 
-constexpr int range_max =
-    256;  // of one range: more than any box holds, less than a slip can ask for
+// More than any box holds, less than a slip of the pen can ask for.
+constexpr int range_max = 256;  // members of one range
+constexpr std::size_t devices_max = 512;
 
 /// The names that "gpu0..7" stands for; a name without dots stands for itself. Empty after an
 /// error.
@@ -318,6 +319,10 @@ void read_devices(Section& section, Topology& topology, Places& places) {
     const auto names = expand(entry.key, entry.where, errors);
     const auto device = read_device(entry, section.path() + ".devices", section.reading());
     if (!device) continue;
+    if (topology.devices().size() + names.size() > devices_max) {
+      errors.error(entry.where, fmt::format("more than {} devices", devices_max));
+      break;
+    }
     for (const auto& one : names) {
       if (const DeviceId twin = topology.find(one); twin >= 0) {
         errors.error(

@@ -66,6 +66,13 @@ TopologyLine score_copies(Section& s, const File& file) {
   const bool redirect = s.optional("acs_redirect", false);
   line.measured = s.required<BytesPerSecond>("measured", positive<BytesPerSecond>()).count() / 1e9;
   if (!s.reading().errors.empty()) return line;
+  if (!std::all_of(copies.begin(), copies.end(), [&](const Copy& copy) {
+        return has_way(file.machine.topology, copy, options);
+      })) {
+    s.error("flows", "a copy goes through host memory and the machine has none",
+            "add a host_memory to its devices");
+    return line;
+  }
   Topology topology = file.machine.topology;
   if (redirect) topology.redirect_all();
   const CopiesOutcome outcome = run_copies(topology, copies, options);

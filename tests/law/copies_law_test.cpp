@@ -300,6 +300,17 @@ TEST_CASE("every shipped machine joins all its GPUs, with matrices as symmetric 
   }
 }
 
+TEST_CASE("a matrix has nothing where there is no way") {
+  Topology t;
+  const auto a = t.add({"a"}), b = t.add({"b"});
+  t.add(make_link(a, b, "nvlink", 400));
+  CopyOptions off;
+  off.p2p = false;
+  CHECK_FALSE(has_way(t, copy(0, 1), off));
+  CHECK(copy_matrix(t, off, true)[0][1].count() == 0);
+  CHECK(copy_matrix(t, {}, true)[0][1].count() == Approx(800e9));
+}
+
 TEST_CASE("copies are the same every time, also where an order of service is drawn") {
   const Topology t = two_switches(8, 5, 56, 56);
   std::vector<int> all(8);

@@ -76,6 +76,25 @@ TEST_CASE("a row is predicted on its machine, what is left out is not judged") {
   CHECK(json["kinds"][1]["rows"] == 2);
 }
 
+TEST_CASE("a copy through a memory that is not there is refused") {
+  const process::TemporaryFolder folder;
+  folder.write("box.yaml",
+               "schema: 1\nname: x\ngpu: h100\nreserved: 1 GiB\np2p: on\nhost: bare-metal\n"
+               "topology:\n  devices: {gpu0..1: gpu, r: root_complex}\n"
+               "  links: [{between: [gpu0..1, r], bandwidth: 50 GB/s}]\n");
+  const auto check = [&](const std::string& row) {
+    const auto lines = score_topology_file(
+        folder.write("rows.yaml",
+                     "schema: 1\nmachine: ./box.yaml\nrows:\n  - {kind: single, "
+                     "measured: 50 GB/s, " +
+                         row + "}\n"));
+    return lines ? std::string() : lines.error().render();
+  };
+  CHECK(check("flows: 0>1") == "");
+  for (const char* row : {"flows: host>1", "flows: 0>host", "flows: 0>1, p2p: off"})
+    CHECK(check(row).find("the machine has none") != std::string::npos);
+}
+
 TEST_CASE("every mistake in a file of rows is reported at its place") {
   const auto text = errors(head +
                            "  - {kind: singel, flows: 0>1, measured: 5 GB/s}\n"
@@ -86,7 +105,7 @@ TEST_CASE("every mistake in a file of rows is reported at its place") {
   INFO(text);
   for (const char* words :
        {"rows.yaml:4:12: error: 'singel' is not a valid kind", "did you mean 'single'?",
-        "rows.yaml:5:34: error: '9' is no GPU", "this machine has 0 to 7",
+        "rows.yaml:5:33: error: '9' is no GPU", "this machine has 0 to 7",
         "rows.yaml:6:", "rows.3 needs 'flows'", "unknown key 'p2q'"})
     CHECK(text.find(words) != std::string::npos);
   CHECK(errors("schema: 1\nmachine: T99\nrows: []\n").find("there is no 'T99' in machines") !=

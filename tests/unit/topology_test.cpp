@@ -330,6 +330,11 @@ TEST_CASE("a range that cannot be meant is an error with its place") {
   CHECK(says(r, "an end of a link is one device's name"));
 }
 
+TEST_CASE("a graph that no box has is refused before it is searched") {
+  CHECK(says(read("devices: {a0..255: gpu, b0..255: gpu, c: root_complex}\nlinks: []\n"),
+             "test.yaml:1:41: error: more than 512 devices"));
+}
+
 TEST_CASE("a switch may state its habits, others have none") {
   const auto r = read(
       "devices:\n"
