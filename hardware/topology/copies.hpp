@@ -43,21 +43,16 @@ struct CopiesOutcome {
 
 /// Copies that start together, as fluids: at every moment each has its max-min fair share of the
 /// links on its way, until one of them ends. PCIe links carry 0.965 of both directions together.
-/// A GPU sends (and fetches from the host) one copy at a time; where more wait, the order in which
-/// it serves them is not known, and the result is the mean over a few drawn orders, always the
-/// same ones. Latency is left out: the copies are large. Every copy needs a way and two different
-/// ends.
+/// A GPU sends (and fetches from the host) one copy at a time; where more wait, its streams take
+/// turns in an order that is not known, and the result is the mean over a few drawn orders, always
+/// the same ones. Latency is left out: the copies are large. Every copy needs a way and two
+/// different ends.
 CopiesOutcome run_copies(const Topology& topology, const std::vector<Copy>& copies,
                          const CopyOptions& options);
 
 /// Each of `sources` to each of `targets`, to itself excepted.
 std::vector<Copy> each_to_each(const std::vector<int>& sources, const std::vector<int>& targets,
                                Bytes bytes);
-
-/// All of `gpus` to each other in rounds: in round i each sends to the i-th after it. The mean of
-/// the rounds' sums of rates, as p2pmark counts.
-BytesPerSecond staggered_rate(const Topology& topology, const std::vector<int>& gpus,
-                              const CopyOptions& options);
 
 /// Whether a transfer from GPU to GPU goes through host memory.
 bool is_staged(const Topology& topology, int from, int to, const CopyOptions& options);

@@ -94,6 +94,10 @@ LinkId Topology::add(Link link) {
   return id;
 }
 
+void Topology::redirect_all() {
+  for (Device& device : devices_) device.acs_redirect = device.kind == DeviceKind::pcie_switch;
+}
+
 DeviceId Topology::find(std::string_view name) const {
   for (std::size_t i = 0; i < devices_.size(); ++i)
     if (devices_[i].name == name) return static_cast<DeviceId>(i);

@@ -80,6 +80,8 @@ class Topology {
   LinkId add(Link link);
   const std::vector<Device>& devices() const { return devices_; }
   const std::vector<Link>& links() const { return links_; }
+  /// As if every switch had ACS request redirect on.
+  void redirect_all();
   Link& link(LinkId id) { return links_[static_cast<std::size_t>(id)]; }
   const Link& link(LinkId id) const { return links_[static_cast<std::size_t>(id)]; }
   /// GPUs in the order in which the file names them: rank order.

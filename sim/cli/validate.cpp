@@ -3,6 +3,7 @@
 
 #include "sim/cli/command.hpp"
 #include "sim/cli/validate_kernels.hpp"
+#include "sim/cli/validate_topology.hpp"
 
 namespace {
 
@@ -12,10 +13,11 @@ struct Options : CommonOptions {
   std::vector<std::string> paths;
   std::vector<std::string> kernel_tables;
   std::string gpu;
+  std::vector<std::string> topologies;
 };
 
 // Every .yaml below a folder, in order; a file stands for itself.
-std::vector<std::string> scenario_files(const std::vector<std::string>& paths) {
+std::vector<std::string> yaml_files(const std::vector<std::string>& paths) {
   std::vector<std::string> out;
   for (const auto& path : paths) {
     std::error_code code;
@@ -36,7 +38,7 @@ Exit validate(const Options& o) {
   Diagnostics errors;
   const auto overrides = read_overrides(o.set, errors);
   std::vector<Scenario> scenarios;
-  const auto files = scenario_files(o.paths);
+  const auto files = yaml_files(o.paths);
   if (files.empty())
     errors.error({}, o.paths.empty() ? "nothing to validate" : "no scenario files there",
                  "name a file or a folder that holds .yaml files");
@@ -59,9 +61,14 @@ std::function<Exit()> setup(CLI::App& app) {
   auto* gpu = app.add_option("--gpu", o->gpu, "the card that --kernel-table was measured on");
   tables->needs(gpu)->excludes(paths);
   gpu->needs(tables);
+  app.add_option("--topology", o->topologies,
+                 "measured transfers between GPUs instead: files, or folders of them")
+      ->excludes(paths)
+      ->excludes(tables);
   add_common(app, *o);
   return [o] {
     if (!o->kernel_tables.empty()) return validate_kernels(o->kernel_tables, o->gpu, o->format);
+    if (!o->topologies.empty()) return validate_topologies(yaml_files(o->topologies), o->format);
     return validate(*o);
   };
 }

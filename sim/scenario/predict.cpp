@@ -26,6 +26,12 @@ std::string spread_text(double spread) {
   return spread > 1 ? fmt::format(", x or / {:g}", spread) : "";
 }
 
+// Whether all-reduces wait for what host memory lets through.
+bool held_by_staging(const Experiment& e) {
+  const auto& limit = e.collectives().path_limit();
+  return limit && (limit->kind == "memory" || limit->kind == "staging");
+}
+
 // What the collective's numbers rest on: its transport and the link that limits it.
 std::string rests_on_links(const Experiment& e) {
   const auto& c = e.collectives();
@@ -33,7 +39,7 @@ std::string rests_on_links(const Experiment& e) {
   const bool staged = c.transport() == Transport::shm;
   const auto& hop = staged ? c.interconnect().shm.hop_ll : c.interconnect().p2p.hop_ll;
   const auto& limit = c.path_limit()->bandwidth;
-  if (staged && (c.path_limit()->kind == "memory" || c.path_limit()->kind == "staging"))
+  if (staged && held_by_staging(e))
     return fmt::format("{}: {} {}{}", name(limit.basis), limit.label, text(limit.value),
                        spread_text(limit.spread));
   return fmt::format("{}: NCCL ring law, hop {}", name(hop.basis), text(hop.value));
@@ -357,8 +363,8 @@ void warn(const Experiment& e, RunReport& r) {
   else if (!r.little_holds || !r.conserved)
     r.warnings.push_back(
         "a conservation law does not hold: this is a bug in ceiling, please report it");
-  const auto& limit = e.collectives().path_limit();
-  if (limit && limit->kind == "memory" && limit->bandwidth.basis > Provenance::interpolated)
+  if (held_by_staging(e) &&
+      e.collectives().path_limit()->bandwidth.basis > Provenance::interpolated)
     r.next =
         "narrow the interval: time one all-reduce of 4 KiB and one of 64 KiB on this box and state "
         "staging.hop_latency and the staging capacity in its machine file";

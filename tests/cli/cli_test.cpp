@@ -440,6 +440,26 @@ TEST_CASE("validate takes folders and files, in order, and judges only what has 
   CHECK(j.at("results").at(2).at("name") == "32-at-8");
 }
 
+TEST_CASE("measured transfers between GPUs are validated against their machines") {
+  const auto o = run({"validate", "--topology", "scenarios/topology"});
+  INFO(o.out << o.err);
+  CHECK(o.code == 0);
+  CHECK(contains(o.out, "judged rows within their bar"));
+  check_width(o.out);
+  const auto json = Json::parse(
+      run({"validate", "--topology", "scenarios/topology/t04.yaml", "--format", "json"}).out);
+  CHECK(json["rows"].size() > 5);
+  CHECK(json["kinds"][0]["bar"].get<double>() > 0);
+
+  const process::TemporaryFolder folder;
+  const std::string row =
+      "schema: 1\nmachine: T04\nrows:\n  - {kind: single, flows: 0>1, measured: ";
+  CHECK(run({"validate", "--topology", folder.write("far.yaml", row + "9 GB/s}\n")}).code == 1);
+  check_refused(run({"validate", "--topology", folder.write("bad.yaml", row + "9}\n")}),
+                {"bad.yaml:4:"});
+  check_refused(run({"validate", "--topology", "nowhere"}), {"no file 'nowhere'"});
+}
+
 TEST_CASE("compare shows each change alone and all of them together") {
   const std::vector<std::string> arguments = {"compare", home, "+engine.cuda_graph=on",
                                               "+machine_edits.p2p=on"};

@@ -39,7 +39,7 @@ Override constants(const std::vector<std::pair<std::string, std::string>>& value
 
 const Override at_once{"workload.request_rate", "inf"};
 
-const std::string staging = "machine.topology.links.16.bandwidth";
+const std::string staging = "machine.staging.capacity";
 const std::string hop = "machine.staging.hop_latency";
 
 /// A change that only makes something faster, from slow to fast.

@@ -1,0 +1,149 @@
+#include "sim/scenario/topology_rows.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "sim/scenario/machine_file.hpp"
+#include "sim/scenario/yaml.hpp"
+
+namespace {
+
+// One end of a flow: GPUs by rank, or the host. Nothing after an error.
+std::vector<int> parse_end(std::string text, int gpus, const Location& where, Diagnostics& errors) {
+  text.erase(0, text.find_first_not_of(' '));
+  text.erase(text.find_last_not_of(' ') + 1);
+  if (text == "host") return {Copy::host};
+  const auto dots = text.find("..");
+  const auto first = parse<int>(text.substr(0, dots));
+  const auto last = dots == std::string::npos ? first : parse<int>(text.substr(dots + 2));
+  if (!first || !last || *last < *first || *first < 0 || *last >= gpus) {
+    errors.error(where, fmt::format("'{}' is no GPU and no range of GPUs", text),
+                 fmt::format("this machine has 0 to {}; 'host' is host memory", gpus - 1));
+    return {};
+  }
+  std::vector<int> out;
+  for (int i = *first; i <= *last; ++i) out.push_back(i);
+  return out;
+}
+
+std::vector<Copy> read_flows(Section& s, int gpus, Bytes bytes) {
+  std::vector<Copy> out;
+  const Settings* node = s.take_required("flows");
+  if (!node) return out;
+  Diagnostics& errors = s.reading().errors;
+  const auto items = node->is_sequence() ? node->items() : std::vector<Settings>{*node};
+  for (const Settings& item : items) {
+    const auto copies = parse_flows(item.text(), gpus, bytes, item.where(), errors);
+    out.insert(out.end(), copies.begin(), copies.end());
+  }
+  if (items.empty()) s.error("flows", "flows must name at least one copy", "write '0>1'");
+  return out;
+}
+
+std::string flow_text(const Settings* flows) {
+  if (!flows) return "";
+  std::string out = flows->text();
+  for (const Settings& item : flows->items()) out += (out.empty() ? "" : ", ") + item.text();
+  return out;
+}
+
+struct File {
+  std::string path;
+  const Machine& machine;
+  Bytes bytes;
+};
+
+// A row of copies. Rows of another sort get a reader of their own beside this one.
+TopologyLine score_copies(Section& s, const File& file) {
+  TopologyLine line;
+  line.unit = "GB/s";
+  const auto copies = read_flows(s, file.machine.gpu_count(),
+                                 s.optional<Bytes>("bytes", file.bytes, positive<Bytes>()));
+  const bool stores = s.word("mover", {"copy_engine", "sm_stores"}, "copy_engine") == "sm_stores";
+  CopyOptions options = copy_options(file.machine, stores ? Mover::sm_stores : Mover::copy_engine);
+  options.p2p = s.optional("p2p", options.p2p);
+  const bool redirect = s.optional("acs_redirect", false);
+  line.measured = s.required<BytesPerSecond>("measured", positive<BytesPerSecond>()).count() / 1e9;
+  if (!s.reading().errors.empty()) return line;
+  Topology topology = file.machine.topology;
+  if (redirect) topology.redirect_all();
+  const CopiesOutcome outcome = run_copies(topology, copies, options);
+  line.predicted = outcome.aggregate.count() / 1e9;
+  line.limit = outcome.limit;
+  return line;
+}
+
+}  // namespace
+
+std::vector<Copy> parse_flows(const std::string& text, int gpus, Bytes bytes, const Location& where,
+                              Diagnostics& errors) {
+  const auto arrow = text.find('>');
+  const bool both = arrow != std::string::npos && arrow > 0 && text[arrow - 1] == '<';
+  if (arrow == std::string::npos) {
+    errors.error(where, fmt::format("'{}' is no flow", text),
+                 "write '0>1', '0<>1', 'host>0' or '0..3>4..7'");
+    return {};
+  }
+  const auto from = parse_end(text.substr(0, both ? arrow - 1 : arrow), gpus, where, errors);
+  const auto to = parse_end(text.substr(arrow + 1), gpus, where, errors);
+  auto out = each_to_each(from, to, bytes);
+  if (both) {
+    const auto back = each_to_each(to, from, bytes);
+    out.insert(out.end(), back.begin(), back.end());
+  }
+  if (out.empty() && !from.empty() && !to.empty())
+    errors.error(where, fmt::format("'{}' copies to itself", text), "name two different ends");
+  return out;
+}
+
+const std::map<std::string, double>& topology_row_bars() {
+  static const std::map<std::string, double> bars = {
+      {"single", 0.10}, {"paired", 0.10}, {"shifted", 0.10}, {"host", 0.10}, {"all_to_all", 0.25}};
+  return bars;
+}
+
+Expected<std::vector<TopologyLine>> score_topology_file(const std::string& path) {
+  const auto settings = load_yaml(path, {});
+  if (!settings) return tl::unexpected(settings.error());
+  Reading reading;
+  std::vector<TopologyLine> out;
+  {
+    Section s(*settings, "topology rows", reading);
+    s.required<int>("schema", between(1, 1));
+    s.maybe<std::string>("source");
+    const auto bytes = s.optional<Bytes>("bytes", 256_MiB, positive<Bytes>());
+    const Settings* rows = s.take_required("rows");
+    if (rows && !rows->is_sequence()) s.error("rows", "rows must be a list");
+    const auto name = s.required<std::string>("machine");
+    if (name.empty()) {
+      s.ignore_rest();
+      return tl::unexpected(reading.errors);
+    }
+    const auto machine_file = load_machine_file(name, s.where("machine"));
+    if (!machine_file) return tl::unexpected(machine_file.error());
+    const Machine machine = read_machine(machine_file->id, machine_file->settings, reading);
+    std::vector<std::string> kinds;
+    for (const auto& [kind, bar] : topology_row_bars()) kinds.push_back(kind);
+    int number = 0;
+    for (const Settings& item : rows ? rows->items() : std::vector<Settings>()) {
+      Section row(item, fmt::format("rows.{}", number++), reading);
+      const auto kind = row.word("kind", kinds);
+      const auto label = row.maybe<std::string>("name");
+      row.maybe<std::string>("source");
+      const auto left_out = row.maybe<std::string>("left_out").value_or("");
+      TopologyLine line = score_copies(row, {path, machine, bytes});
+      line.file = path;
+      line.machine = machine.topology_id.empty() ? machine.id : machine.topology_id;
+      line.name = label.value_or(flow_text(item.find("flows")));
+      line.kind = kind;
+      if (const auto bar = topology_row_bars().find(kind); bar != topology_row_bars().end())
+        line.bar = bar->second;
+      line.left_out = left_out;
+      out.push_back(std::move(line));
+    }
+    if (rows && rows->is_sequence() && rows->items().empty()) s.error("rows", "there are no rows");
+  }
+  if (!reading.errors.empty()) return tl::unexpected(reading.errors);
+  return out;
+}

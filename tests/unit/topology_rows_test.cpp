@@ -1,0 +1,98 @@
+// Files of measured transfers: how flows are written, and what is wrong with a file.
+
+#include "sim/scenario/topology_rows.hpp"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/process.hpp"
+
+namespace {
+
+std::string flows(const std::string& text, int gpus = 8) {
+  Diagnostics errors;
+  std::string out;
+  for (const Copy& c : parse_flows(text, gpus, Bytes(1), {}, errors))
+    out += std::to_string(c.from) + ">" + std::to_string(c.to) + " ";
+  return errors.empty() ? out : errors.list()[0].message;
+}
+
+const std::string head = "schema: 1\nmachine: T04\nrows:\n";
+
+Expected<std::vector<TopologyLine>> score(const std::string& text) {
+  const process::TemporaryFolder folder;
+  return score_topology_file(folder.write("rows.yaml", text));
+}
+
+std::string errors(const std::string& text) {
+  const auto lines = score(text);
+  return lines ? "" : lines.error().render();
+}
+
+}  // namespace
+
+TEST_CASE("flows are written as arrows, ranges go each to each") {
+  CHECK(flows("0>1") == "0>1 ");
+  CHECK(flows(" 0 <> 3 ") == "0>3 3>0 ");
+  CHECK(flows("host>2") == "-1>2 ");
+  CHECK(flows("0..1>host") == "0>-1 1>-1 ");
+  CHECK(flows("0..1>0..2") == "0>1 0>2 1>0 1>2 ");
+  CHECK(flows("0>8") == "'8' is no GPU and no range of GPUs");
+  CHECK(flows("3..1>0") == "'3..1' is no GPU and no range of GPUs");
+  CHECK(flows("0") == "'0' is no flow");
+  CHECK(flows("0>") == "'' is no GPU and no range of GPUs");
+  CHECK(flows("1>1") == "'1>1' copies to itself");
+  CHECK(flows("host>host") == "'host>host' copies to itself");
+}
+
+TEST_CASE("a row is predicted on its machine, what is left out is not judged") {
+  const auto lines = score(head +
+                           "  - {kind: single, flows: 0>1, measured: 53.4 GB/s}\n"
+                           "  - {kind: paired, name: far, flows: [0>4, 1>5], measured: 10 GB/s}\n"
+                           "  - {kind: single, flows: 0>1, measured: 99 GB/s, left_out: why not}\n"
+                           "  - {kind: single, flows: 0>1, p2p: off, measured: 27 GB/s}\n");
+  REQUIRE(lines);
+  REQUIRE(lines->size() == 4);
+  CHECK((*lines)[0].machine == "T04");
+  CHECK((*lines)[0].name == "0>1");
+  CHECK((*lines)[0].predicted == Approx(53.8));
+  CHECK_FALSE((*lines)[0].missed());
+  CHECK((*lines)[1].name == "far");
+  CHECK((*lines)[1].missed());
+  CHECK((*lines)[1].limit == "switch0 > root0");
+  CHECK_FALSE((*lines)[2].missed());
+  CHECK((*lines)[3].predicted == Approx(26.9));  // half of 53.8: down and up in turn
+
+  const TopologyReport report{*lines};
+  CHECK(report.missed() == 1);
+  const auto table = render_topology_errors(report);
+  CHECK(table.find("2 of 3 judged rows within their bar") != std::string::npos);
+  CHECK(table.find("held by switch0 > root0") != std::string::npos);
+  const auto json = nlohmann::json::parse(topology_errors_to_json(report));
+  REQUIRE(json["rows"].size() == 4);
+  CHECK(json["rows"][1]["error"].get<double>() == Approx(53.8 / 10 - 1));
+  CHECK(json["rows"][2]["left_out"] == "why not");
+  CHECK(json["kinds"][1]["kind"] == "single");
+  CHECK(json["kinds"][1]["rows"] == 2);
+}
+
+TEST_CASE("every mistake in a file of rows is reported at its place") {
+  const auto text = errors(head +
+                           "  - {kind: singel, flows: 0>1, measured: 5 GB/s}\n"
+                           "  - {kind: single, flows: [0>1, 0>9], measured: 5 GB/s}\n"
+                           "  - {kind: single, flows: 0>1, measured: 5}\n"
+                           "  - {kind: single, measured: 5 GB/s}\n"
+                           "  - {kind: single, flows: 0>1, measured: 5 GB/s, p2q: off}\n");
+  INFO(text);
+  for (const char* words :
+       {"rows.yaml:4:12: error: 'singel' is not a valid kind", "did you mean 'single'?",
+        "rows.yaml:5:34: error: '9' is no GPU", "this machine has 0 to 7",
+        "rows.yaml:6:", "rows.3 needs 'flows'", "unknown key 'p2q'"})
+    CHECK(text.find(words) != std::string::npos);
+  CHECK(errors("schema: 1\nmachine: T99\nrows: []\n").find("there is no 'T99' in machines") !=
+        std::string::npos);
+  CHECK(errors("schema: 1\nmachine: T04\nrows: []\n").find("there are no rows") !=
+        std::string::npos);
+  CHECK(errors("schema: 1\nrows: {}\n").find("needs 'machine'") != std::string::npos);
+  CHECK(errors("- 1\n").find("must be a map") != std::string::npos);
+}
