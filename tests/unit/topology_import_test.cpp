@@ -507,6 +507,8 @@ TEST_CASE("pairs: damage is named with its place") {
   text.replace(text.find("56.00"), 5, "56,00");
   check_says(refused({{"lspci.txt", box.lspci()}, {"p.txt", text}}),
              {"p.txt:", "'56,00' is no bandwidth or latency"});
+  check_says(refused({{"lspci.txt", box.lspci()}, {"p.txt", pairs_text(box, 56, 50, 1e6, 14)}}),
+             {"'1000000.00' is no bandwidth or latency"});
   check_says(refused({{"p.txt", "P2P=Enabled Latency (P2P Writes) Matrix (us)\n"}}),
              {"no matrix follows this heading"});
 }
