@@ -1,14 +1,14 @@
 #include "hardware/machine.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace {
 
 // Defaults of the ring law (see collective/pricing.cpp); a host that was timed states its own.
-TransportSpec read_transport(Section& parent, const std::string& key, double hop_ll_us,
-                             double hop_simple_us) {
+TransportSpec read_transport(Section& s, double hop_ll_us, double hop_simple_us) {
   TransportSpec out;
-  Section s(parent.take(key), "machine." + key, parent.reading());
   out.hop_ll = s.constant<Duration>("hop_latency", Duration::from_us(hop_ll_us), plausible_time());
   if (!s.has("hop_latency")) out.hop_ll.basis = Provenance::fitted;
   // A Simple step is an LL hop plus fence and barrier: a slower host is slower by the same amount.
@@ -16,7 +16,60 @@ TransportSpec read_transport(Section& parent, const std::string& key, double hop
   return out;
 }
 
+// `p2p: on`, or what holds for most pairs and which ones differ. The pairs are names of GPUs.
+void read_p2p(Section& s, Machine& m) {
+  const Settings* node = s.take_required("p2p");
+  if (!node) return;
+  if (!node->is_map()) {
+    m.interconnect.p2p_capable = s.required<bool>("p2p");
+    return;
+  }
+  Diagnostics& errors = s.reading().errors;
+  Section p(*node, "machine.p2p", s.reading());
+  m.interconnect.p2p_capable = p.required<bool>("default");
+  const Settings* pairs = p.take("off");
+  if (!pairs) return;
+  const std::string hint = "write 'off: [[gpu0, gpu4]]'";
+  if (!pairs->is_sequence()) p.error("off", "off must be a list of pairs", hint);
+  std::vector<std::string> gpus;
+  for (const DeviceId gpu : m.topology.gpus())
+    gpus.push_back(m.topology.devices()[static_cast<std::size_t>(gpu)].name);
+  for (const Settings& pair : pairs->items()) {
+    std::vector<int> ranks;
+    for (const Settings& end : pair.items()) {
+      const auto it = std::find(gpus.begin(), gpus.end(), end.text());
+      if (it != gpus.end()) ranks.push_back(static_cast<int>(it - gpus.begin()));
+      // A graph that could not be read knows no names to compare with.
+      if (it == gpus.end() && !gpus.empty())
+        errors.error(end.where(), fmt::format("there is no GPU '{}'", end.text()),
+                     suggestion(end.text(), gpus));
+    }
+    if (pair.items().size() != 2)
+      errors.error(pair.where(), "a pair without P2P is two GPUs", hint);
+    else if (ranks.size() == 2 && ranks[0] == ranks[1])
+      errors.error(pair.where(), "a pair without P2P is two different GPUs");
+    else if (ranks.size() == 2)
+      m.interconnect.p2p_off.emplace_back(ranks[0], ranks[1]);
+  }
+}
+
+// Whether some pair of GPUs has to go through host memory.
+bool stages(const Machine& m) {
+  return m.gpu_count() > 1 && (!m.interconnect.p2p_capable || !m.interconnect.p2p_off.empty());
+}
+
 }  // namespace
+
+CopyOptions copy_options(const Machine& machine, Mover mover) {
+  CopyOptions out;
+  out.p2p = machine.interconnect.p2p_capable;
+  out.p2p_off = machine.interconnect.p2p_off;
+  out.mover = mover;
+  out.sm_within_switch = machine.interconnect.sm_within_switch;
+  if (machine.interconnect.staging_capacity)
+    out.staging_capacity = machine.interconnect.staging_capacity->value;
+  return out;
+}
 
 std::string machine_gpu(const Settings& file) {
   const Settings* gpu = file.find("gpu");
@@ -29,15 +82,30 @@ Machine read_machine(const std::string& id, const Settings& file, Reading& readi
   m.id = id;
   s.required<int>("schema", between(1, 1));
   m.name = s.required<std::string>("name");
-  m.gpu_id = s.required<std::string>("gpu");
-  s.maybe<std::string>("topology_id");
+  m.gpu_id = m.interconnect.gpu = s.required<std::string>("gpu");
+  m.topology_id = s.maybe<std::string>("topology_id").value_or("");
   s.maybe<std::string>("source");
   m.guest = s.word("runs_in", {"bare_metal", "kvm_guest"}, "bare_metal") == "kvm_guest";
   m.reserved = s.constant<Bytes>("reserved", std::nullopt, at_least(Bytes(0)));
-  m.interconnect.p2p_capable = s.required<bool>("p2p");
   // Hop latencies fitted on ten hosts: 1.02 us direct (0.9 to 1.4), 1.456 us staged (1.24 to 1.63).
-  m.interconnect.p2p = read_transport(s, "p2p_transport", 1.02, 2.18);
-  m.interconnect.shm = read_transport(s, "staging", 1.456, 3.18);
+  {
+    Section p(s.take("p2p_transport"), "machine.p2p_transport", reading);
+    m.interconnect.p2p = read_transport(p, 1.02, 2.18);
+  }
+  {
+    Section p(s.take("staging"), "machine.staging", reading);
+    m.interconnect.shm = read_transport(p, 1.456, 3.18);
+    if (p.has("capacity")) {
+      auto capacity = p.constant<BytesPerSecond>("capacity", std::nullopt, plausible_bandwidth());
+      if (capacity.label.empty() || capacity.label == "capacity")
+        capacity.label = "staging capacity";
+      m.interconnect.staging_capacity = std::move(capacity);
+    } else {
+      p.take("capacity");
+    }
+  }
+  m.interconnect.sm_within_switch =
+      s.word("sm_peer_access", {"everywhere", "within_switch"}, "everywhere") == "within_switch";
   {
     Section n(s.take("nccl"), "machine.nccl", reading);
     m.interconnect.nccl = read_nccl_environment(n);
@@ -55,10 +123,11 @@ Machine read_machine(const std::string& id, const Settings& file, Reading& readi
   if (const Settings* topology = s.take_required("topology")) {
     Section t(*topology, "machine.topology", reading);
     m.topology = read_topology(t);
-    if (reading.errors.empty() && m.gpu_count() > 1 && !m.interconnect.p2p_capable &&
-        m.topology.nearest_memory(m.topology.gpus()[0]) < 0)
-      t.error("devices", "without P2P the GPUs need a host_memory to stage through");
   }
+  read_p2p(s, m);
+  if (reading.errors.empty() && stages(m) && m.topology.nearest_memory(m.topology.gpus()[0]) < 0)
+    reading.errors.error(s.node().at("topology.devices")->where(),
+                         "without P2P the GPUs need a host_memory to stage through");
   return m;
 }
 

@@ -4,6 +4,7 @@
 
 #include "hardware/collective/pricing.hpp"
 #include "hardware/gpu.hpp"
+#include "hardware/topology/copies.hpp"
 #include "hardware/topology/topology.hpp"
 
 /// What the CPU side costs. Times are bare metal; `virtualisation` multiplies all of them.
@@ -19,6 +20,7 @@ struct HostSpec {
 /// One box: what its file in hardware/machines says.
 struct Machine {
   std::string id, name;
+  std::string topology_id;  // of a box known to the catalogue of topologies, "T04"; else empty
   std::string gpu_id;
   bool guest = false;
   Topology topology;
@@ -28,6 +30,9 @@ struct Machine {
 
   int gpu_count() const { return static_cast<int>(topology.gpus().size()); }
 };
+
+/// What copies on this machine are subject to; `mover` says whose they are.
+CopyOptions copy_options(const Machine& machine, Mover mover = Mover::copy_engine);
 
 /// The name of the GPU file that a machine wants, before the machine itself is read.
 std::string machine_gpu(const Settings& file);

@@ -1,36 +1,8 @@
-// The ring law: twelve constants that price NCCL's rings on PCIe for all-reduce, all-gather and
-// reduce-scatter at 2, 4, 8 and 16 GPUs, direct and staged. Fitted on 283 points of ten hosts
-// (aiconfigurator @095f58a5, local-inference-lab/rtx6kpro @e2c2b957, gardenlinux issue 4556, read
-// 2026-08): median error 3.3 %, rms 8.9 %; a host left out of the fit: median 11.5 %.
-//
-//   LL:      b  + k max(h + f d, W / B_sat)       f = S / (4096 n nc), W = 2 S / n (flags double
-//   it) Simple:  bS + k hS + (k + theta) S / (n B)
-//
-// Leaves out: trees, NVLink, all-to-all, the one-shot kernels of the engines.
-
 #include "hardware/collective/pricing.hpp"
 
 #include <algorithm>
-#include <limits>
 
-#include <fmt/format.h>
-
-#include "sim/base/assert.hpp"
-
-namespace {
-
-constexpr double start_ll_us = 4.94;       // b: kernel start and end
-constexpr double start_simple_us = 12.1;   // bS
-constexpr double iteration_us = 0.70;      // d: one LL iteration, 4 KiB of data per channel
-constexpr double pipeline_fill = 0.536;    // theta: extra chunk steps
-constexpr double shm_ll_channel = 5.26e9;  // B/s of wire: 8 KiB per 1.5 us round trip
-constexpr double channel_rate = 12.5e9;    // B/s, Simple, per channel
-constexpr double staged_rate = 27.8e9;     // B/s: a copy staged through the host, T13
-// NCCL's rings move 0.855 of what a copy engine moves over the same PCIe links. A memory link
-// states what staged rings get out of it, so nothing is taken off there.
-double ring_efficiency(const Link& link) { return link.kind == "memory" ? 1.0 : 0.855; }
-
-}  // namespace
+#include "hardware/collective/kernels/kernel.hpp"
 
 AllReducePolicy read_all_reduce_policy(const Settings* list, const std::string& what,
                                        Reading& reading) {
@@ -41,7 +13,7 @@ AllReducePolicy read_all_reduce_policy(const Settings* list, const std::string& 
                          "write '- {kernel: one_shot, up_to: 64 KiB}' and then '- {kernel: nccl}'");
     return out;
   }
-  auto kernels = Registry<AllReduceKernelFactory>::names();
+  auto kernels = Registry<CollectiveKernelFactory>::names();
   kernels.emplace_back("nccl");
   for (const Settings& item : list->items()) {
     Section s(item, what, reading);
@@ -58,60 +30,40 @@ AllReducePolicy read_all_reduce_policy(const Settings* list, const std::string& 
   return out;
 }
 
+namespace {
+
+const CollectiveKernel* find_kernel(const std::string& name) {
+  const auto* factory = Registry<CollectiveKernelFactory>::find(name);
+  return factory ? &(*factory)() : nullptr;
+}
+
+}  // namespace
+
 CollectivePricer::CollectivePricer(const Topology& topology, const Interconnect& interconnect,
                                    int ranks, double compute_capability, AllReducePolicy policy)
-    : interconnect_(interconnect), ranks_(ranks) {
-  SIM_ASSERT(ranks >= 1 && static_cast<std::size_t>(ranks) <= topology.gpus().size());
+    : box_(topology, interconnect, ranks, compute_capability) {
   if (ranks == 1) return;
   view_ = nccl_view(topology, ranks, compute_capability, interconnect.nccl);
-  const bool p2p = interconnect.p2p_capable && !interconnect.nccl.p2p_disable &&
-                   (interconnect.nccl.p2p_level_sys || ranks <= 2);
-  transport_ = p2p ? Transport::p2p : Transport::shm;
+  // Channels per size were seen beside the engine's own kernels, all of which need peer access.
+  if (!box_.peers()) return;
+  for (AllReduceChoice& choice : policy) {
+    const CollectiveKernel* kernel = find_kernel(choice.kernel);
+    if (kernel && !kernel->supports(Collective::all_reduce, box_)) continue;
+    policy_.push_back(std::move(choice));
+  }
+}
 
-  const auto& factory = *Registry<CollectiveAlgorithmFactory>::find("ring");
-  std::vector<Route> routes;
-  for (const Transfer& t :
-       factory().schedule(Collective::all_gather, Bytes(ranks), ranks).transfers) {
-    const DeviceId from = topology.gpus()[static_cast<std::size_t>(t.from)];
-    const DeviceId to = topology.gpus()[static_cast<std::size_t>(t.to)];
-    routes.push_back(p2p ? topology.route(from, to) : topology.staged_route(from, to));
-  }
-  const auto rates = max_min_rates(topology, routes, ring_efficiency);
-  path_rate_ = *std::min_element(rates.begin(), rates.end());
-  // Name the slowest hop's tightest link: the one whose share equals the rate.
-  const auto slowest =
-      static_cast<std::size_t>(std::min_element(rates.begin(), rates.end()) - rates.begin());
-  double tightest = std::numeric_limits<double>::infinity();
-  for (const Hop& hop : routes[slowest]) {
-    int users = 0;
-    for (const auto& route : routes)
-      for (const Hop& other : route)
-        users += other.link == hop.link && other.forward == hop.forward;
-    const Link& link = topology.link(hop.link);
-    if (const double share = link.bandwidth.value.count() * ring_efficiency(link) / users;
-        share < tightest)
-      tightest = share, path_limit_ = link;
-  }
-  if (!p2p || policy.empty()) return;
-  policy_ = std::move(policy);
-  kernels_ = {ranks, BytesPerSecond(std::numeric_limits<double>::infinity()),
-              BytesPerSecond(std::numeric_limits<double>::infinity()), path_rate_};
-  // All to all: as many flows in each direction of each link as pairs are routed over it.
-  std::vector<int> flows(topology.links().size() * 2);
-  for (int from = 0; from < ranks; ++from)
-    for (int to = 0; to < ranks; ++to) {
-      if (from == to) continue;
-      const Route route = topology.route(topology.gpus()[static_cast<std::size_t>(from)],
-                                         topology.gpus()[static_cast<std::size_t>(to)]);
-      kernels_.port = std::min(kernels_.port, topology.link(route.front().link).bandwidth.value);
-      for (const Hop& hop : route)
-        ++flows[static_cast<std::size_t>(hop.link) * 2 + (hop.forward ? 0 : 1)];
-    }
-  for (std::size_t d = 0; d < flows.size(); ++d)
-    if (flows[d] > 0)
-      kernels_.exchange =
-          std::min(kernels_.exchange, topology.links()[d / 2].bandwidth.value *
-                                          (static_cast<double>(ranks - 1) / flows[d]));
+void CollectivePricer::anchor(const std::vector<MeasuredCurve>& curves,
+                              const CollectivePricer& base) {
+  known_.clear();
+  edited_ = &base != this;
+  for (const MeasuredCurve& curve : curves)
+    if (curve.ranks == box_.ranks())
+      anchors_.emplace_back(curve, [&](Bytes size) {
+        CollectivePrice price = base.law(curve.kernel, curve.op, size, std::nullopt);
+        if (curve.transport && *curve.transport != price.transport) price.time = Duration();
+        return price;
+      });
 }
 
 const CollectivePrice& CollectivePricer::price(Collective op, Bytes size) const {
@@ -120,58 +72,44 @@ const CollectivePrice& CollectivePricer::price(Collective op, Bytes size) const 
   return it->second;
 }
 
+CollectivePrice CollectivePricer::price_by(const std::string& kernel, Collective op,
+                                           Bytes size) const {
+  return anchored(op, size, law(kernel, op, size, std::nullopt));
+}
+
 CollectivePrice CollectivePricer::compute(Collective op, Bytes size) const {
   CollectivePrice out;
-  if (ranks_ == 1 || size.count() == 0) {
+  if (box_.ranks() == 1 || size.count() == 0) {
     out.transport = Transport::local;
     return out;
   }
   if (op == Collective::all_reduce)
-    for (const AllReduceChoice& choice : policy_) {
-      if (choice.up_to && size > *choice.up_to) continue;
-      if (choice.kernel == "nccl") return ring(op, size, choice.channels.value_or(view_.channels));
-      return (*Registry<AllReduceKernelFactory>::find(choice.kernel))().price(size, kernels_);
-    }
-  return ring(op, size, view_.channels);
+    for (const AllReduceChoice& choice : policy_)
+      if (!choice.up_to || size <= *choice.up_to)
+        return anchored(op, size, law(choice.kernel, op, size, choice.channels));
+  return anchored(op, size, law("nccl", op, size, std::nullopt));
 }
 
-CollectivePrice CollectivePricer::ring(Collective op, Bytes size, int nccl_channels) const {
-  CollectivePrice out;
-  const auto& algorithm = (*Registry<CollectiveAlgorithmFactory>::find("ring"))();
-  const Schedule schedule = algorithm.schedule(op, size, ranks_);
-  const double k = schedule.rounds;
-  const double chunk = schedule.transfers.front().bytes;
-  const bool p2p = transport_ == Transport::p2p;
-  const TransportSpec& transport = p2p ? interconnect_.p2p : interconnect_.shm;
-  const double channels = nccl_channels;
+CollectivePrice CollectivePricer::law(const std::string& kernel, Collective op, Bytes size,
+                                      std::optional<int> channels) const {
+  if (const CollectiveKernel* own = find_kernel(kernel))
+    if (own->supports(op, box_)) return own->price(op, size, box_);
+  return nccl_price(op, size, box_, view_, channels.value_or(view_.channels));
+}
 
-  out.protocol = nccl_protocol(op, size, ranks_, view_, interconnect_.nccl);
-  out.transport = transport_;
-  out.channels = nccl_channels;
-  double us = 0;
-  if (out.protocol == Protocol::ll) {
-    const double wire = 2 * chunk;
-    const double channel_limit = p2p ? path_rate_.count() : channels * shm_ll_channel;
-    const double saturated_us = wire / std::min(path_rate_.count(), channel_limit) * 1e6;
-    const double latency_us =
-        transport.hop_ll.value.us() + size.real() / (4096.0 * ranks_ * channels) * iteration_us;
-    us = start_ll_us + k * std::max(latency_us, saturated_us);
-    out.limit = latency_us >= saturated_us            ? "hop latency"
-                : path_rate_.count() <= channel_limit ? "links"
-                                                      : "channels";
-  } else {
-    const double path = p2p ? path_rate_.count() : std::min(path_rate_.count(), staged_rate);
-    const double rate = std::min(path, channels * channel_rate);
-    const double latency_us = start_simple_us + k * transport.hop_simple.us();
-    const double transfer_us = (k + pipeline_fill) * chunk / rate * 1e6;
-    us = latency_us + transfer_us;
-    out.limit = latency_us >= transfer_us         ? "hop latency"
-                : path <= channels * channel_rate ? "links"
-                                                  : "channels";
+CollectivePrice CollectivePricer::anchored(Collective op, Bytes size, CollectivePrice law) const {
+  for (const Anchor& anchor : anchors_) {
+    if (anchor.curve().op != op || anchor.curve().kernel != law.kernel) continue;
+    const auto scale = anchor.scale(size, law);
+    if (!scale) continue;
+    law.time = law.time.scaled(scale->factor);
+    law.anchor = anchor.curve().source;
+    if (scale->covered && !edited_) {
+      // Six per cent nine times out of ten between measured sizes; the law's own spread beyond.
+      law.provenance = scale->exact ? Provenance::measured : Provenance::interpolated;
+      law.spread = scale->exact ? 1.03 : 1.06;
+    }
+    break;
   }
-  // The law is fitted; what it waits for may rest on less.
-  out.provenance = std::max(Provenance::fitted, out.limit == "links" ? path_limit_->bandwidth.basis
-                                                                     : transport.hop_ll.basis);
-  out.time = Duration::from_us(us);
-  return out;
+  return law;
 }

@@ -9,8 +9,11 @@ namespace {
 void apply(Machine& machine, const std::string& key, Section& edits) {
   const bool on = edits.required<bool>(key);
   machine.interconnect.p2p_capable = on;
-  machine.interconnect.nccl.p2p_level_sys = on;
-  if (on) machine.interconnect.nccl.p2p_disable = false;
+  machine.interconnect.p2p_off.clear();
+  machine.interconnect.nccl.p2p_level.reset();
+  if (!on) return;
+  machine.interconnect.nccl.p2p_level = PathKind::sys;
+  machine.interconnect.nccl.p2p_disable = false;
 }
 
 const Registered<MachineEdit> me("p2p", {"peer-to-peer access between all GPUs: on or off", apply});

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
 #include <boost/graph/adjacency_list.hpp>
@@ -155,16 +157,55 @@ PathKind Topology::path_kind(DeviceId from, DeviceId to) const {
   return switches <= 1 ? PathKind::pix : PathKind::pxb;
 }
 
+Duration Topology::latency(const Route& route) const {
+  Duration sum;
+  for (const Hop& hop : route) sum += link(hop.link).latency;
+  return sum;
+}
+
+Route Topology::peer_route(DeviceId from, DeviceId to) const {
+  const Route direct = route(from, to);
+  const auto is_root = [&](DeviceId d) {
+    const auto kind = devices_[static_cast<std::size_t>(d)].kind;
+    return kind == DeviceKind::root_port || kind == DeviceKind::root_complex;
+  };
+  if (std::none_of(direct.begin(), direct.end(), [&](const Hop& hop) {
+        return devices_[static_cast<std::size_t>(link(hop.link).a)].acs_redirect ||
+               devices_[static_cast<std::size_t>(link(hop.link).b)].acs_redirect;
+      }))
+    return direct;
+  // The root nearest to each switch on the way; the way turns round where that is nearest of all.
+  DeviceId root = -1;
+  bool redirected = false;
+  Duration nearest = Duration::max();
+  for (const Hop& hop : direct) {
+    const DeviceId at = hop.forward ? link(hop.link).b : link(hop.link).a;
+    if (is_root(at)) return direct;
+    if (at == to) break;
+    for (DeviceId d = 0; d < static_cast<DeviceId>(devices_.size()); ++d) {
+      if (!is_root(d)) continue;
+      const Route up = route(at, d);
+      if (up.empty() || latency(up) >= nearest) continue;
+      nearest = latency(up);
+      root = d;
+      redirected = devices_[static_cast<std::size_t>(at)].acs_redirect;
+    }
+  }
+  if (root < 0 || !redirected) return direct;
+  Route way = route(from, root);
+  const Route down = route(root, to);
+  way.insert(way.end(), down.begin(), down.end());
+  return way;
+}
+
 DeviceId Topology::nearest_memory(DeviceId from) const {
   DeviceId best = -1;
   Duration best_latency = Duration::max();
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     if (devices_[i].kind != DeviceKind::host_memory) continue;
-    Duration latency;
     const auto way = route(from, static_cast<DeviceId>(i));
-    for (const auto& hop : way) latency += link(hop.link).latency;
-    if (!way.empty() && latency < best_latency)
-      best = static_cast<DeviceId>(i), best_latency = latency;
+    if (!way.empty() && latency(way) < best_latency)
+      best = static_cast<DeviceId>(i), best_latency = latency(way);
   }
   return best;
 }
@@ -179,26 +220,138 @@ Route Topology::staged_route(DeviceId from, DeviceId to) const {
   return way;
 }
 
-Topology read_topology(Section& section) {
-  Topology topology;
-  std::vector<std::string> kind_names;
-  for (const auto& [kind, word] : kinds) kind_names.emplace_back(word);
+namespace {
 
+constexpr int range_max =
+    256;  // of one range: more than any box holds, less than a slip can ask for
+
+/// The names that "gpu0..7" stands for; a name without dots stands for itself. Empty after an
+/// error.
+std::vector<std::string> expand(const std::string& text, const Location& where,
+                                Diagnostics& errors) {
+  const auto dots = text.find("..");
+  if (dots == std::string::npos) return {text};
+  const std::string hint = "a range is written 'gpu0..7'";
+  auto digits = dots;
+  while (digits > 0 && std::isdigit(static_cast<unsigned char>(text[digits - 1]))) --digits;
+  const auto first = parse<int>(text.substr(digits, dots - digits));
+  const auto last = parse<int>(text.substr(dots + 2));
+  if (digits == 0 || digits == dots || !first || !last || *last < 0) {
+    errors.error(where, fmt::format("'{}' is not a range", text), hint);
+    return {};
+  }
+  if (*last < *first) {
+    errors.error(where, fmt::format("the range '{}' runs backwards", text), hint);
+    return {};
+  }
+  if (*last - *first >= range_max) {
+    errors.error(where, fmt::format("the range '{}' has more than {} members", text, range_max),
+                 hint);
+    return {};
+  }
+  std::vector<std::string> out;
+  for (int i = *first; i <= *last; ++i)
+    out.push_back(fmt::format("{}{}", text.substr(0, digits), i));
+  return out;
+}
+
+/// Where things were declared, for errors that show only in the finished graph.
+struct Places {
+  std::vector<Location> devices, links;
+};
+
+std::optional<DeviceKind> read_kind(const Settings& value, Reading& reading) {
+  std::vector<std::string> names;
+  for (const auto& [kind, word] : kinds) {
+    if (word == value.text()) return kind;
+    names.emplace_back(word);
+  }
+  reading.errors.error(value.where(), fmt::format("'{}' is not a kind of device", value.text()),
+                       suggestion(value.text(), names));
+  return std::nullopt;
+}
+
+/// What stands behind a device's name: its kind, or a map with its kind and its habits.
+std::optional<Device> read_device(const Settings::Entry& entry, const std::string& path,
+                                  Reading& reading) {
+  Device device;
+  const auto take_kind = [&](const Settings& value) {
+    const auto kind = read_kind(value, reading);
+    if (kind) device.kind = *kind;
+    return kind.has_value();
+  };
+  if (!entry.value.is_map()) {
+    if (!take_kind(entry.value)) return std::nullopt;
+    return device;
+  }
+  Section s(entry.value, path + "." + entry.key, reading);
+  const Settings* kind = s.take_required("kind");
+  const bool known = kind && take_kind(*kind);
+  device.acs_redirect = s.optional("acs_redirect", false);
+  if (const Settings* node = s.take("write_collapse")) {
+    Section c(*node, s.path() + ".write_collapse", reading);
+    WriteCollapse collapse;
+    collapse.sources = c.optional<int>("sources", 2, between(1, 1024));
+    collapse.copies = c.required<BytesPerSecond>("copies", plausible_bandwidth());
+    collapse.stores = c.maybe<BytesPerSecond>("stores", plausible_bandwidth());
+    device.write_collapse = collapse;
+  }
+  if (known && device.kind != DeviceKind::pcie_switch)
+    for (const char* key : {"acs_redirect", "write_collapse"})
+      if (s.has(key))
+        s.error(key, fmt::format("{} is a property of a pcie_switch", key),
+                fmt::format("'{}' is a {}", entry.key, name(device.kind)));
+  if (!known) return std::nullopt;
+  return device;
+}
+
+void read_devices(Section& section, Topology& topology, Places& places) {
+  Diagnostics& errors = section.reading().errors;
   const Settings* devices = section.take_required("devices");
   if (devices && !devices->is_map())
     section.error("devices", "devices must map a name to a kind", "write 'gpu0: gpu'");
   for (const auto& entry : devices ? devices->entries() : std::vector<Settings::Entry>()) {
-    const auto it = std::find_if(kinds.begin(), kinds.end(),
-                                 [&](const auto& k) { return k.second == entry.value.text(); });
-    if (it == kinds.end()) {
-      section.reading().errors.error(
-          entry.value.where(), fmt::format("'{}' is not a kind of device", entry.value.text()),
-          suggestion(entry.value.text(), kind_names));
-      continue;
+    const auto names = expand(entry.key, entry.where, errors);
+    const auto device = read_device(entry, section.path() + ".devices", section.reading());
+    if (!device) continue;
+    for (const auto& one : names) {
+      if (const DeviceId twin = topology.find(one); twin >= 0) {
+        errors.error(
+            entry.where, fmt::format("there are two devices '{}'", one),
+            "the other is declared at " + places.devices[static_cast<std::size_t>(twin)].text());
+        continue;
+      }
+      Device named = *device;
+      named.name = one;
+      topology.add(std::move(named));
+      places.devices.push_back(entry.where);
     }
-    topology.add(Device{entry.key, it->first});
   }
+}
 
+Link read_link(Section& s) {
+  Link link;
+  link.kind = s.word("kind", link_kinds, "pcie");
+  link.bandwidth = s.constant<BytesPerSecond>("bandwidth", std::nullopt, plausible_bandwidth());
+  link.back = s.maybe<BytesPerSecond>("back", plausible_bandwidth());
+  link.duplex = s.maybe<BytesPerSecond>("duplex", plausible_bandwidth());
+  const auto faster = std::max(link.bandwidth.value, link.back.value_or(link.bandwidth.value));
+  if (link.duplex && *link.duplex < faster)
+    s.error("duplex", "duplex is what both directions carry together, at least what one does",
+            "one direction alone carries " + text(faster));
+  link.latency = s.optional<Duration>("latency", Duration(), plausible_time());
+  link.gen = s.maybe<int>("gen", between(1, 6)).value_or(0);
+  const Check<int> width = [](const int& n) {
+    const auto widths = {1, 2, 4, 8, 16, 32};
+    return std::find(widths.begin(), widths.end(), n) == widths.end()
+               ? std::string("is no width of a link: 1, 2, 4, 8, 16 or 32 lanes")
+               : std::string();
+  };
+  link.lanes = s.maybe<int>("lanes", width).value_or(0);
+  return link;
+}
+
+void read_links(Section& section, Topology& topology, Places& places) {
   std::vector<std::string> device_names;
   for (const auto& d : topology.devices()) device_names.push_back(d.name);
   const Settings* links = section.take_required("links");
@@ -206,34 +359,189 @@ Topology read_topology(Section& section) {
   int number = 0;
   for (const auto& item : links ? links->items() : std::vector<Settings>()) {
     Section s(item, fmt::format("{}.links.{}", section.path(), number++), section.reading());
-    Link link;
-    const auto ends = s.words("between");
-    if (ends.size() != 2) {
+    Diagnostics& errors = section.reading().errors;
+    // One link for each pair of ends; a single device pairs up with every member of a range.
+    const auto before = errors.size();
+    std::vector<std::vector<std::string>> ends;
+    const Settings* between = s.take("between");
+    if (!between || !between->is_sequence() || between->items().size() != 2)
       s.error("between", "a link needs 'between: [one device, another]'");
-    } else {
-      link.a = topology.find(ends[0]), link.b = topology.find(ends[1]);
-      for (const auto& end : ends)
-        if (topology.find(end) < 0)
-          s.error("between", fmt::format("there is no device '{}'", end),
-                  suggestion(end, device_names));
-      if (link.a == link.b && link.a >= 0) s.error("between", "a link joins two different devices");
+    else
+      for (const auto& end : between->items()) {
+        if (!end.is_scalar()) errors.error(end.where(), "an end of a link is one device's name");
+        ends.push_back(expand(end.is_scalar() ? end.text() : "", end.where(), errors));
+        for (const auto& one : ends.back())
+          if (end.is_scalar() && topology.find(one) < 0)
+            errors.error(end.where(), fmt::format("there is no device '{}'", one),
+                         suggestion(one, device_names));
+      }
+    const Link link = read_link(s);
+    if (errors.size() != before) continue;
+    const auto count = std::max(ends[0].size(), ends[1].size());
+    if (ends[0].size() != ends[1].size() && ends[0].size() != 1 && ends[1].size() != 1) {
+      s.error("between",
+              fmt::format("ranges of {} and of {} devices do not pair up", ends[0].size(),
+                          ends[1].size()),
+              "two ranges need the same length; one device joins all of a range");
+      continue;
     }
-    link.kind = s.word("kind", link_kinds, "pcie");
-    link.bandwidth = s.constant<BytesPerSecond>("bandwidth", std::nullopt, plausible_bandwidth());
-    link.latency = s.optional<Duration>("latency", Duration(), plausible_time());
-    link.gen = s.maybe<int>("gen", between(1, 6)).value_or(0);
-    link.lanes = s.maybe<int>("lanes", between(1, 32)).value_or(0);
-    if (link.a >= 0 && link.b >= 0 && link.a != link.b) topology.add(std::move(link));
+    for (std::size_t i = 0; i < count; ++i) {
+      Link one = link;
+      one.a = topology.find(ends[0][std::min(i, ends[0].size() - 1)]);
+      one.b = topology.find(ends[1][std::min(i, ends[1].size() - 1)]);
+      if (one.a == one.b) {
+        s.error("between", "a link joins two different devices");
+        break;
+      }
+      topology.add(std::move(one));
+      places.links.push_back(between->where());
+    }
   }
-  if (!section.reading().errors.empty()) return topology;
+}
 
-  if (topology.gpus().empty()) section.error("devices", "the machine has no GPU");
-  for (std::size_t i = 1; i < topology.gpus().size(); ++i)
-    if (topology.route(topology.gpus()[0], topology.gpus()[i]).empty())
-      section.error(
-          "links",
-          fmt::format("no way leads from {} to {}",
-                      topology.devices()[static_cast<std::size_t>(topology.gpus()[0])].name,
-                      topology.devices()[static_cast<std::size_t>(topology.gpus()[i])].name));
+/// The ways of least latency from one device, all of them: of each device the links by which they
+/// arrive.
+struct Ways {
+  std::vector<std::int64_t> latency_ps;  // -1: out of reach
+  std::vector<std::vector<LinkId>> arrivals;
+};
+
+bool forwards(const Device& device) {
+  return device.kind != DeviceKind::gpu && device.kind != DeviceKind::host_memory;
+}
+
+Ways least_ways(const Topology& topology, DeviceId from) {
+  constexpr auto far = std::numeric_limits<std::int64_t>::max() / 2;
+  const auto n = topology.devices().size();
+  std::vector<std::vector<LinkId>> around(n);
+  for (LinkId l = 0; l < static_cast<LinkId>(topology.links().size()); ++l)
+    for (const DeviceId end : {topology.link(l).a, topology.link(l).b})
+      around[static_cast<std::size_t>(end)].push_back(l);
+  const auto other = [&](LinkId l, std::size_t here) {
+    const Link& link = topology.link(l);
+    return static_cast<std::size_t>(link.a == static_cast<DeviceId>(here) ? link.b : link.a);
+  };
+  const auto source = static_cast<std::size_t>(from);
+  // Least latency, and of equals the fewest links: links of no latency then have an order.
+  std::vector<std::pair<std::int64_t, int>> best(n, {far, 0});
+  std::vector<bool> done(n);
+  best[source] = {0, 0};
+  while (true) {
+    std::size_t at = n;
+    for (std::size_t v = 0; v < n; ++v)
+      if (!done[v] && best[v].first < far && (at == n || best[v] < best[at])) at = v;
+    if (at == n) break;
+    done[at] = true;
+    if (at != source && !forwards(topology.devices()[at])) continue;
+    for (const LinkId l : around[at]) {
+      const auto next =
+          std::pair(best[at].first + topology.link(l).latency.ps(), best[at].second + 1);
+      best[other(l, at)] = std::min(best[other(l, at)], next);
+    }
+  }
+  Ways ways{std::vector<std::int64_t>(n, -1), std::vector<std::vector<LinkId>>(n)};
+  for (std::size_t v = 0; v < n; ++v) {
+    if (best[v].first >= far) continue;
+    ways.latency_ps[v] = best[v].first;
+    for (const LinkId l : around[v]) {
+      const auto u = other(l, v);
+      if (u != source && !forwards(topology.devices()[u])) continue;
+      const auto step = topology.link(l).latency.ps();
+      if (best[u].first < far && best[u].first + step == best[v].first &&
+          (step > 0 || best[u].second < best[v].second))
+        ways.arrivals[v].push_back(l);
+    }
+  }
+  return ways;
+}
+
+/// Two GPUs with two ways of equal latency between them: which one a byte takes nobody can say.
+/// Parallel links between the same devices are one way; so are the switches of an NVLink fabric,
+/// which stripe.
+void check_ambiguity(const Topology& topology, const Places& places, Diagnostics& errors) {
+  const auto device = [&](DeviceId d) -> const Device& {
+    return topology.devices()[static_cast<std::size_t>(d)];
+  };
+  std::set<std::pair<LinkId, LinkId>> said;
+  for (const DeviceId from : topology.gpus()) {
+    const Ways ways = least_ways(topology, from);
+    const auto before = [&](LinkId l, DeviceId at) {
+      return topology.link(l).a == at ? topology.link(l).b : topology.link(l).a;
+    };
+    // From a device back to `from`, by the first arrival each time.
+    const auto way = [&](DeviceId at, LinkId last) {
+      std::string out = device(at).name;
+      for (LinkId l = last; true; l = ways.arrivals[static_cast<std::size_t>(at)].front()) {
+        at = before(l, at);
+        out = device(at).name + " - " + out;
+        if (at == from) return out;
+      }
+    };
+    for (const DeviceId to : topology.gpus()) {
+      if (to <= from || ways.latency_ps[static_cast<std::size_t>(to)] < 0) continue;
+      std::vector<DeviceId> open = {to};
+      std::set<DeviceId> seen = {to};
+      while (!open.empty()) {
+        const DeviceId at = open.back();
+        open.pop_back();
+        if (at == from) continue;
+        const auto& arrivals = ways.arrivals[static_cast<std::size_t>(at)];
+        for (const LinkId l : arrivals) {
+          const DeviceId u = before(l, at), first = before(arrivals.front(), at);
+          if (seen.insert(u).second) open.push_back(u);
+          if (u == first || (device(u).kind == DeviceKind::nvlink_switch &&
+                             device(first).kind == DeviceKind::nvlink_switch))
+            continue;
+          if (!said.insert(std::minmax(l, arrivals.front())).second) continue;
+          errors.error(
+              places.links[static_cast<std::size_t>(l)],
+              fmt::format("{} reaches {} in two ways of equal latency: {} and {}",
+                          device(from).name, device(to).name, way(at, arrivals.front()),
+                          way(at, l)),
+              fmt::format("give one way another latency; the other one's last link stands at {}",
+                          places.links[static_cast<std::size_t>(arrivals.front())].text()));
+        }
+      }
+    }
+  }
+}
+
+void check_connected(const Topology& topology, const Places& places, Diagnostics& errors) {
+  // Whoever reaches most of the others is not the one that is cut off.
+  DeviceId anchor = -1;
+  std::vector<std::int64_t> from_anchor;
+  std::ptrdiff_t reached = -1;
+  for (const DeviceId gpu : topology.gpus()) {
+    auto latency = least_ways(topology, gpu).latency_ps;
+    const auto count = std::count_if(
+        topology.gpus().begin(), topology.gpus().end(),
+        [&](DeviceId other) { return latency[static_cast<std::size_t>(other)] >= 0; });
+    if (count > reached) anchor = gpu, reached = count, from_anchor = std::move(latency);
+  }
+  const auto gpu_name = [&](DeviceId d) {
+    return topology.devices()[static_cast<std::size_t>(d)].name;
+  };
+  for (const DeviceId gpu : topology.gpus())
+    if (from_anchor[static_cast<std::size_t>(gpu)] < 0)
+      errors.error(places.devices[static_cast<std::size_t>(gpu)],
+                   fmt::format("no way leads from {} to {}", gpu_name(anchor), gpu_name(gpu)),
+                   "GPUs and memories forward nothing; add the link that joins it");
+}
+
+}  // namespace
+
+Topology read_topology(Section& section) {
+  Topology topology;
+  Places places;
+  Diagnostics& errors = section.reading().errors;
+  read_devices(section, topology, places);
+  read_links(section, topology, places);
+  if (!errors.empty()) return topology;
+  if (topology.gpus().empty()) {
+    section.error("devices", "the machine has no GPU");
+    return topology;
+  }
+  check_connected(topology, places, errors);
+  check_ambiguity(topology, places, errors);
   return topology;
 }

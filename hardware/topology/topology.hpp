@@ -89,6 +89,10 @@ class Topology {
 
   /// The way of least latency that crosses no other GPU and no memory; empty when there is none.
   Route route(DeviceId from, DeviceId to) const;
+  /// The way of a peer transfer: as `route`, but where it would turn round in a switch with ACS
+  /// request redirect, up to the nearest root port and down again.
+  Route peer_route(DeviceId from, DeviceId to) const;
+  Duration latency(const Route& route) const;
   PathKind path_kind(DeviceId from, DeviceId to) const;
   /// The host memory nearest to `from` by latency, or -1.
   DeviceId nearest_memory(DeviceId from) const;
@@ -104,11 +108,23 @@ class Topology {
   std::unique_ptr<Graph> graph_;
 };
 
-/// Reads `devices:` and `links:`. Every device must be reachable from every other.
+/// Reads `devices:` and `links:`. "gpu0..7" stands for eight devices in both; two ranges of one
+/// length pair up. Every GPU must reach every other, by one way of least latency: parallel links
+/// between two devices are one way, and so are several NVLink switches.
 Topology read_topology(Section& section);
 
 /// Max-min fair rates of flows that are under way together: all rates grow alike until a link
 /// direction is full, the flows through it stay, the others grow on. `efficiency(link)` scales a
-/// link's bandwidth. A flow over no link at all gets infinity.
+/// link's bandwidth. A flow over no link at all gets infinity. Link directions only: what the two
+/// directions of a link cost each other (`duplex`) is for copies, see copies.hpp.
 std::vector<BytesPerSecond> max_min_rates(const Topology& topology, const std::vector<Route>& flows,
                                           double (*efficiency)(const Link&));
+
+struct FairShares {
+  std::vector<double> rate;
+  std::vector<std::optional<std::size_t>> limit;  // what stopped each flow; nothing: no limit
+};
+/// The same over any limits: `uses[f]` names the limits that flow f loads, each as often as it
+/// loads it; `capacity[i]` is what limit i carries.
+FairShares fair_shares(std::vector<double> capacity,
+                       const std::vector<std::vector<std::size_t>>& uses);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "hardware/collective/kernels/kernel.hpp"
 #include "hardware/machine.hpp"
 #include "models/cost/cost_model.hpp"
 #include "models/graph/model_spec.hpp"
@@ -8,6 +9,7 @@
 #include "sim/report/table.hpp"
 #include "sim/scenario/build_file.hpp"
 #include "sim/scenario/data.hpp"
+#include "sim/scenario/machine_file.hpp"
 #include "sim/scenario/yaml.hpp"
 #include "sim/step/build.hpp"
 
@@ -48,14 +50,18 @@ Exit list() {
                             grouped(kv_bytes_per_token(m, Precision::fp8).count()))});
   });
   out += models.text() + "\nmachines\n";
-  Table machines({"", "GPUs", "of", "P2P", "what"}, 2);
-  machines.left(2).left(4);
-  each("hardware/machines", errors,
-       [&](const std::string& name, const Settings& file, Reading& reading) {
-         const Machine m = read_machine(name, file, reading);
-         machines.row({name, fmt::format("{}", m.gpu_count()), m.gpu_id,
-                       text(m.interconnect.p2p_capable), m.name});
-       });
+  Table machines({"", "id", "GPUs", "P2P", "what"}, 2);
+  machines.left(1).left(4);
+  for (const auto& name : data_names("hardware/machines")) {
+    const auto file = load_machine_file(name, {});
+    Reading reading;
+    if (file) {
+      const Machine m = read_machine(name, file->settings, reading);
+      machines.row({name, m.topology_id, fmt::format("{}", m.gpu_count()),
+                    text(m.interconnect.p2p_capable), m.name});
+    }
+    errors.append(file ? reading.errors : file.error());
+  }
   out += machines.text() + "\nGPUs (dense TFLOP/s)\n";
   Table gpus({"", "memory", "bandwidth", "bf16", "nvfp4", "what"}, 2);
   gpus.left(5);
@@ -84,7 +90,7 @@ Exit list() {
   line("engines", Registry<EngineKind>::names());
   line("workloads", Registry<WorkloadKind>::names());
   line("collectives", Registry<CollectiveAlgorithmFactory>::names());
-  line("all-reduce kernels", Registry<AllReduceKernelFactory>::names());
+  line("all-reduce kernels", Registry<CollectiveKernelFactory>::names());
   line("machine edits", Registry<MachineEdit>::names());
   line("GEMM models", Registry<CostModelFactory<GemmShape>>::names());
   line("MoE models", Registry<CostModelFactory<MoeShape>>::names());

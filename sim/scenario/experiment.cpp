@@ -8,6 +8,7 @@
 #include "sim/scenario/build_file.hpp"
 #include "sim/scenario/data.hpp"
 #include "sim/scenario/kernel_files.hpp"
+#include "sim/scenario/machine_file.hpp"
 #include "sim/scenario/scaled_laws.hpp"
 #include "sim/scenario/yaml.hpp"
 
@@ -147,8 +148,16 @@ Expected<Inputs> resolve(const Scenario& scenario) {
   };
   in.machine_id = named("machine");
   in.model_id = named("model");
-  if (!in.machine_id.empty())
-    in.machine = load("hardware/machines", in.machine_id, place("machine"), in, errors);
+  if (!in.machine_id.empty()) {
+    auto machine = load_machine_file(in.machine_id, place("machine"));
+    if (!machine) {
+      errors.append(machine.error());
+    } else {
+      in.machine_id = machine->id;
+      in.machine = std::move(machine->settings);
+      in.files.insert(in.files.end(), machine->files.begin(), machine->files.end());
+    }
+  }
   if (!in.model_id.empty()) in.model = load("models/zoo", in.model_id, place("model"), in, errors);
   in.gpu_id = machine_gpu(in.machine);
   if (!in.gpu_id.empty())

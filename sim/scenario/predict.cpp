@@ -33,7 +33,7 @@ std::string rests_on_links(const Experiment& e) {
   const bool staged = c.transport() == Transport::shm;
   const auto& hop = staged ? c.interconnect().shm.hop_ll : c.interconnect().p2p.hop_ll;
   const auto& limit = c.path_limit()->bandwidth;
-  if (staged && c.path_limit()->kind == "memory")
+  if (staged && (c.path_limit()->kind == "memory" || c.path_limit()->kind == "staging"))
     return fmt::format("{}: {} {}{}", name(limit.basis), limit.label, text(limit.value),
                        spread_text(limit.spread));
   return fmt::format("{}: NCCL ring law, hop {}", name(hop.basis), text(hop.value));

@@ -166,7 +166,7 @@ TEST_CASE("NCCL takes peer access only where it may") {
   i.p2p_capable = true;
   CHECK(transport(2) == Transport::p2p);  // two GPUs: any path will do
   CHECK(transport(4) == Transport::shm);  // more: not beyond one switch
-  i.nccl.p2p_level_sys = true;
+  i.nccl.p2p_level = PathKind::sys;
   CHECK(transport(8) == Transport::p2p);
   i.nccl.p2p_disable = true;
   CHECK(transport(8) == Transport::shm);

@@ -10,6 +10,7 @@
 #include "models/graph/model_spec.hpp"
 #include "sim/scenario/build_file.hpp"
 #include "sim/scenario/kernel_files.hpp"
+#include "sim/scenario/machine_file.hpp"
 #include "sim/scenario/yaml.hpp"
 #include "tests/support/paths.hpp"
 
@@ -37,8 +38,10 @@ inline GpuSpec load_gpu(const std::string& id) {
 
 inline Machine load_machine(const std::string& id) {
   Reading reading;
-  const Settings file = load_settings("hardware/machines/" + id + ".yaml");
-  Machine machine = read_machine(id, file, reading);
+  const auto path = repo_root() / "hardware/machines" / (id + ".yaml");
+  const auto file = load_machine_file(path.string(), {});
+  if (!file) FAIL(file.error().render());
+  Machine machine = read_machine(id, file->settings, reading);
   if (!reading.errors.empty()) FAIL(reading.errors.render());
   return machine;
 }
@@ -149,6 +152,6 @@ inline Interconnect interconnect(double staged_hop_us = 1.456) {
 inline Interconnect direct_interconnect() {
   Interconnect i = interconnect();
   i.p2p_capable = true;
-  i.nccl.p2p_level_sys = true;
+  i.nccl.p2p_level = PathKind::sys;
   return i;
 }

@@ -1,4 +1,4 @@
-#include "hardware/collective/nccl.hpp"
+#include "hardware/collective/nccl/nccl.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -147,14 +147,14 @@ TEST_CASE("the environment of a machine file is read and checked") {
   };
   Reading good;
   const auto env = read(
-      "version: 2.29.2\np2p_disable: on\np2p_level_sys: yes\nmin_nchannels: 8\nproto: LL\n"
+      "version: 2.29.2\np2p_disable: on\np2p_level: SYS\nmin_nchannels: 8\nproto: LL\n"
       "graph_file: {bus: 48 GB/s, channels: 4}\n",
       good);
   INFO(good.errors.render());
   CHECK(good.errors.empty());
   CHECK(env.version == "2.29.2");
   CHECK(env.p2p_disable);
-  CHECK(env.p2p_level_sys);
+  CHECK(env.p2p_level == PathKind::sys);
   CHECK(env.min_nchannels == 8);
   CHECK(env.proto == Protocol::ll);
   REQUIRE(env.graph_file);

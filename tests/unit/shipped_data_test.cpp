@@ -49,9 +49,9 @@ TEST_CASE("every GPU, machine and model that is shipped reads without an error")
   }
   for (const auto& file : repo_files("hardware/machines", ".yaml")) {
     Reading reading;
-    const auto settings = load_yaml(file, {});
-    REQUIRE(settings);
-    const Machine machine = read_machine(stem(file), *settings, reading);
+    const auto loaded = load_machine_file(file, {});
+    REQUIRE(loaded);
+    const Machine machine = read_machine(stem(file), loaded->settings, reading);
     CHECK(reading.errors.render() == "");
     CHECK(machine.gpu_count() >= 1);
     // The card it names is shipped too.

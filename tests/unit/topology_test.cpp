@@ -240,3 +240,192 @@ TEST_CASE("a GPU that nobody can reach is an error, as is a machine without one"
   CHECK(errors("devices: [gpu]\nlinks: {}\n").find("must map a name to a kind") !=
         std::string::npos);
 }
+
+namespace {
+
+struct Read {
+  Topology topology;
+  std::string errors;
+};
+
+Read read(const std::string& text) {
+  const Settings file = yaml(text);
+  Reading reading;
+  Read out;
+  {
+    Section section(file, "topology", reading);
+    out.topology = read_topology(section);
+  }
+  out.errors = reading.errors.render();
+  return out;
+}
+
+bool says(const Read& read, const std::string& words) {
+  INFO(read.errors);
+  return read.errors.find(words) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a range stands for its members, in devices and in links") {
+  const auto compact = read(
+      "devices: {gpu0..3: gpu, sw0..1: pcie_switch, r: root_complex}\n"
+      "links:\n"
+      "  - {between: [gpu0..1, sw0], bandwidth: 50 GB/s, latency: 1 us}\n"
+      "  - {between: [gpu2..3, sw1], bandwidth: 50 GB/s, latency: 1 us}\n"
+      "  - {between: [sw0..1, r], bandwidth: 40 GB/s, latency: 2 us, gen: 5, lanes: 16}\n");
+  REQUIRE(compact.errors == "");
+  const Topology& t = compact.topology;
+  REQUIRE(t.devices().size() == 7);
+  CHECK(t.devices()[3].name == "gpu3");
+  CHECK(t.gpus() == std::vector<DeviceId>{0, 1, 2, 3});
+  const std::vector<std::pair<std::string, std::string>> ends = {{"gpu0", "sw0"}, {"gpu1", "sw0"},
+                                                                 {"gpu2", "sw1"}, {"gpu3", "sw1"},
+                                                                 {"sw0", "r"},    {"sw1", "r"}};
+  REQUIRE(t.links().size() == ends.size());
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    CHECK(t.links()[i].a == t.find(ends[i].first));
+    CHECK(t.links()[i].b == t.find(ends[i].second));
+  }
+  CHECK(t.links()[5].lanes == 16);
+  CHECK(t.links()[5].bandwidth.value.count() == 40e9);
+}
+
+TEST_CASE("two ranges of one length pair up, and a range may sit on either end") {
+  const auto r = read(
+      "devices: {gpu4..6: gpu, v0..2: root_port, r: root_complex}\n"
+      "links:\n"
+      "  - {between: [gpu4..6, v0..2], bandwidth: 50 GB/s}\n"
+      "  - {between: [r, v0..2], bandwidth: 50 GB/s}\n");
+  REQUIRE(r.errors == "");
+  REQUIRE(r.topology.links().size() == 6);
+  CHECK(r.topology.links()[2].a == r.topology.find("gpu6"));
+  CHECK(r.topology.links()[2].b == r.topology.find("v2"));
+  CHECK(r.topology.links()[5].a == r.topology.find("r"));
+  CHECK(r.topology.links()[5].b == r.topology.find("v2"));
+}
+
+TEST_CASE("a range that cannot be meant is an error with its place") {
+  const auto r = read(
+      "devices:\n"
+      "  gpu3..1: gpu\n"
+      "  gpu..4: gpu\n"
+      "  gpu0..: gpu\n"
+      "  a0..2147483647: gpu\n"
+      "  r0..1: root_complex\n"
+      "  gpu5..7: gpu\n"
+      "  gpu6: gpu\n"
+      "links:\n"
+      "  - {between: [gpu5..7, r0..1], bandwidth: 5 GB/s}\n"
+      "  - {between: [gpu5..9, r0], bandwidth: 5 GB/s}\n"
+      "  - {between: [[gpu5], r0], bandwidth: 5 GB/s}\n");
+  CHECK(says(r, "test.yaml:2:3: error: the range 'gpu3..1' runs backwards"));
+  CHECK(says(r, "test.yaml:3:3: error: 'gpu..4' is not a range"));
+  CHECK(says(r, "'gpu0..' is not a range"));
+  CHECK(says(r, "has more than 256 members"));
+  CHECK(says(r, "test.yaml:8:3: error: there are two devices 'gpu6'"));
+  CHECK(says(r, "the other is declared at test.yaml:7:3"));
+  CHECK(says(r, "ranges of 3 and of 2 devices do not pair up"));
+  CHECK(says(r, "there is no device 'gpu9'"));
+  CHECK(says(r, "an end of a link is one device's name"));
+}
+
+TEST_CASE("a switch may state its habits, others have none") {
+  const auto r = read(
+      "devices:\n"
+      "  gpu0..1: gpu\n"
+      "  sw: {kind: pcie_switch, acs_redirect: on, write_collapse: {sources: 3, copies: 2.7 GB/s, "
+      "stores: 1.2 GB/s}}\n"
+      "links: [{between: [gpu0..1, sw], bandwidth: 50 GB/s, back: 40 GB/s, duplex: 80 GB/s}]\n");
+  REQUIRE(r.errors == "");
+  const Device& sw = r.topology.devices()[2];
+  CHECK(sw.name == "sw");
+  CHECK(sw.acs_redirect);
+  REQUIRE(sw.write_collapse);
+  CHECK(sw.write_collapse->sources == 3);
+  CHECK(sw.write_collapse->copies.count() == 2.7e9);
+  CHECK(sw.write_collapse->stores->count() == 1.2e9);
+  CHECK_FALSE(r.topology.devices()[0].acs_redirect);
+  CHECK(r.topology.link(0).back->count() == 40e9);
+  CHECK(r.topology.link(1).duplex->count() == 80e9);
+
+  const auto wrong = read(
+      "devices:\n"
+      "  gpu0: {kind: gpu, acs_redirect: on}\n"
+      "  sw0: {kind: pcie_swich}\n"
+      "  sw1: {acs_redirect: on}\n"
+      "  sw2: {kind: pcie_switch, write_collapse: {sources: 2}}\n"
+      "links: []\n");
+  CHECK(says(wrong, "acs_redirect is a property of a pcie_switch"));
+  CHECK(says(wrong, "did you mean 'pcie_switch'?"));
+  CHECK(says(wrong, "topology.devices.sw1 needs 'kind'"));
+  CHECK(says(wrong, "topology.devices.sw2.write_collapse needs 'copies'"));
+}
+
+TEST_CASE(
+    "widths that no link has, times before their start and a duplex below one way are errors") {
+  const auto r = read(
+      "devices: {gpu0: gpu, r: root_complex}\n"
+      "links:\n"
+      "  - {between: [gpu0, r], bandwidth: 5 GB/s, lanes: 3}\n"
+      "  - {between: [gpu0, r], bandwidth: 5 GB/s, latency: -1 us}\n"
+      "  - {between: [gpu0, r], bandwidth: 5 GB/s, back: 8 GB/s, duplex: 7 GB/s}\n"
+      "  - {between: [gpu0, r], bandwidth: 5 GB/s, back: 0 GB/s}\n");
+  CHECK(says(r, "test.yaml:3:52: error: lanes: '3' is no width of a link: 1, 2, 4, 8, 16 or 32"));
+  CHECK(says(r, "test.yaml:4:54: error: latency: '-1 us' must"));
+  CHECK(says(r, "duplex is what both directions carry together"));
+  CHECK(says(r, "back: '0 GB/s' must lie between"));
+}
+
+TEST_CASE("a GPU that is cut off is named where it is declared, whichever it is") {
+  const auto r = read(
+      "devices:\n"
+      "  gpu0: gpu\n"
+      "  gpu1..3: gpu\n"
+      "  r: root_complex\n"
+      "links: [{between: [gpu1..3, r], bandwidth: 5 GB/s}]\n");
+  CHECK(says(r, "test.yaml:2:3: error: no way leads from gpu1 to gpu0"));
+  CHECK(r.errors.find("to gpu2") == std::string::npos);
+}
+
+TEST_CASE("two ways of equal latency over different devices are an error that names both") {
+  const std::string cycle =
+      "devices: {gpu0..1: gpu, sw0..1: pcie_switch, a: root_port, b: root_port}\n"
+      "links:\n"
+      "  - {between: [gpu0, sw0], bandwidth: 50 GB/s, latency: 360 ns}\n"
+      "  - {between: [gpu1, sw1], bandwidth: 50 GB/s, latency: 360 ns}\n"
+      "  - {between: [sw0..1, a], bandwidth: 50 GB/s, latency: 300 ns}\n"
+      "  - {between: [sw0..1, b], bandwidth: 50 GB/s, latency: B}\n";
+  const auto with = [&](const std::string& latency) {
+    std::string text = cycle;
+    text.replace(text.find(" B}") + 1, 1, latency);
+    return read(text);
+  };
+  const auto r = with("300 ns");
+  CHECK(says(r,
+             "gpu0 reaches gpu1 in two ways of equal latency: gpu0 - sw0 - a - sw1 and "
+             "gpu0 - sw0 - b - sw1"));
+  CHECK(says(r, "test.yaml:6:"));  // the second way's last link
+  CHECK(says(r, "test.yaml:5:"));  // the hint: the first way's
+  CHECK(with("301 ns").errors == "");
+}
+
+TEST_CASE("parallel cables and the switches of an NVLink fabric are no ambiguity") {
+  CHECK(read("devices: {gpu0..1: gpu, sw: pcie_switch}\n"
+             "links:\n"
+             "  - {between: [gpu0..1, sw], bandwidth: 50 GB/s, latency: 1 us}\n"
+             "  - {between: [gpu0..1, sw], bandwidth: 50 GB/s, latency: 1 us}\n")
+            .errors == "");
+  CHECK(read("devices: {gpu0..3: gpu, nv0: nvlink_switch, nv1: nvlink_switch}\n"
+             "links:\n"
+             "  - {between: [gpu0..3, nv0], kind: nvlink, bandwidth: 100 GB/s, latency: 1 us}\n"
+             "  - {between: [gpu0..3, nv1], kind: nvlink, bandwidth: 100 GB/s, latency: 1 us}\n")
+            .errors == "");
+  // Links without a latency have an order all the same: the fewest of them.
+  CHECK(read("devices: {gpu0..1: gpu, a: root_complex, b: root_complex}\n"
+             "links:\n"
+             "  - {between: [gpu0, a], bandwidth: 5 GB/s}\n"
+             "  - {between: [a, b], bandwidth: 5 GB/s}\n"
+             "  - {between: [gpu1, b], bandwidth: 5 GB/s}\n")
+            .errors == "");
+}

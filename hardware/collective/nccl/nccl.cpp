@@ -1,40 +1,32 @@
 // Source of every number here: NVIDIA/nccl v2.27.3 to v2.29.2, src/graph/{tuning,search,topo}.cc as
 // read on 2026-08; the constants are the same in all of them.
-// Leaves out: trees (never win on one PCIe node), NVLS, LL128 (needs NVLink), the search over ring
+// Leaves out: trees unless asked for (they never win on one PCIe node), the search over ring
 // orders, CollNet.
 
-#include "hardware/collective/nccl.hpp"
+#include "hardware/collective/nccl/nccl.hpp"
 
 #include <algorithm>
 #include <array>
 #include <sstream>
 #include <vector>
 
-NcclEnvironment read_nccl_environment(Section& section) {
-  NcclEnvironment env;
-  env.version = section.optional<std::string>("version", "2.27.3");
-  env.p2p_disable = section.optional("p2p_disable", false);
-  env.p2p_level_sys = section.optional("p2p_level_sys", false);
-  env.min_nchannels = section.maybe<int>("min_nchannels", between(1, 64));
-  if (section.has("proto"))
-    env.proto = section.word("proto", {"LL", "Simple"}) == "LL" ? Protocol::ll : Protocol::simple;
-  if (const Settings* file = section.take("graph_file")) {
-    Section s(*file, "nccl.graph_file", section.reading());
-    env.graph_file = NcclEnvironment::GraphFile{
-        s.required<BytesPerSecond>("bus", plausible_bandwidth()).count() / 1e9,
-        s.required<int>("channels", between(1, 64))};
-  }
-  return env;
-}
-
 namespace {
 
 // GB/s that NCCL ascribes to a link from what the operating system reports: lanes x (Gen3 60, Gen4
 // 120, Gen5 240 Mbit/s per lane and 1/80); an unknown speed counts as Gen3 x16.
-double believed_gbps(const Link& link) {
+double believed_gbps(const Link& link, CpuKind cpu) {
   constexpr std::array<double, 7> per_lane = {60, 15, 30, 60, 120, 240, 480};
-  if (link.kind == "interconnect") return 16;  // between AMD sockets, every model
-  if (link.kind != "pcie") return 1e9;         // not a limit in its search
+  if (link.kind == "interconnect") switch (cpu) {
+      case CpuKind::amd:
+        return 16;  // every model
+      case CpuKind::intel_skylake:
+        return 10;
+      case CpuKind::intel_sapphire_rapids:
+        return 22;
+      case CpuKind::intel_emerald_rapids:
+        return 40;
+    }
+  if (link.kind != "pcie") return 1e9;  // not a limit in its search
   const int lanes = link.lanes ? link.lanes : 16;
   return lanes * per_lane[static_cast<std::size_t>(link.gen)] / 80;
 }
@@ -68,18 +60,23 @@ NcclView nccl_view(const Topology& topology, int ranks, double compute_capabilit
   if (environment.graph_file) {
     view = {environment.graph_file->bus_gbps, environment.graph_file->channels};
   } else {
-    // How often one ring crosses each direction of each link.
-    std::vector<int> crossings(topology.links().size() * 2);
+    // How often one ring crosses each direction of each link. On Intel a way from GPU to GPU
+    // through the processor counts for 6/5.
+    std::vector<double> crossings(topology.links().size() * 2);
     for (int r = 0; r < ranks; ++r) {
-      const auto& gpus = topology.gpus();
-      for (const Hop& hop : topology.route(gpus[static_cast<std::size_t>(r)],
-                                           gpus[static_cast<std::size_t>((r + 1) % ranks)]))
-        ++crossings[static_cast<std::size_t>(hop.link) * 2 + (hop.forward ? 0 : 1)];
+      const DeviceId from = topology.gpus()[static_cast<std::size_t>(r)];
+      const DeviceId to = topology.gpus()[static_cast<std::size_t>((r + 1) % ranks)];
+      const double weight =
+          environment.cpu != CpuKind::amd && topology.path_kind(from, to) >= PathKind::phb ? 1.2
+                                                                                           : 1;
+      for (const Hop& hop : topology.route(from, to))
+        crossings[static_cast<std::size_t>(hop.link) * 2 + (hop.forward ? 0 : 1)] += weight;
     }
     for (const double speed : candidate_speeds(compute_capability, environment.version)) {
       bool fits = true;
       for (std::size_t d = 0; d < crossings.size(); ++d)
-        fits = fits && crossings[d] * speed <= believed_gbps(topology.links()[d / 2]);
+        fits =
+            fits && crossings[d] * speed <= believed_gbps(topology.links()[d / 2], environment.cpu);
       if (!fits) continue;
       const int rings = speed >= 25 ? 2 : 1;  // a fast ring is laid twice at half speed
       view = {speed, rings * 2};
@@ -89,6 +86,8 @@ NcclView nccl_view(const Topology& topology, int ranks, double compute_capabilit
   if (environment.channels) view.channels = *environment.channels;
   if (environment.min_nchannels)
     view.channels = std::max(view.channels, *environment.min_nchannels);
+  if (environment.max_nchannels)
+    view.channels = std::min(view.channels, *environment.max_nchannels);
   return view;
 }
 
@@ -101,4 +100,14 @@ Protocol nccl_protocol(Collective op, Bytes size, int ranks, const NcclView& vie
   const double ll = 6.6 + k * 1.0 + kilobytes / (ring / 2);
   const double simple = 8.4 + k * 5.7 + kilobytes / ring;
   return ll <= simple ? Protocol::ll : Protocol::simple;
+}
+
+CollectivePrice nccl_price(Collective op, Bytes size, const CollectiveBox& box,
+                           const NcclView& view, int channels) {
+  if (op == Collective::all_to_all || op == Collective::send_recv)
+    return nccl_exchange(op, size, box);
+  if (box.ring_transport() == Transport::nvlink) return nccl_nvlink(op, size, box);
+  if (box.interconnect().nccl.tree && op == Collective::all_reduce)
+    return nccl_tree(op, size, box, view, channels);
+  return nccl_ring(op, size, box, view, channels);
 }

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hardware/collective/nccl/environment.hpp"
+
+/// How a transport behaves under NCCL: what the links cannot tell.
+struct TransportSpec {
+  Constant<Duration> hop_ll;  // one LL hop, sender's store to receiver's read
+  Duration hop_simple;        // one Simple step: flag, fence, barrier
+};
+
+/// The numbers of one host that decide staged and direct transfers.
+struct Interconnect {
+  std::string gpu;                                // as in hardware/gpus: whose NVLink law applies
+  bool p2p_capable = false;                       // the driver grants peer access
+  std::vector<std::pair<int, int>> p2p_off = {};  // pairs of GPUs (ranks) without it all the same
+  /// Stores and loads of kernels reach a peer only within one switch (no driver override for peers
+  /// behind other root ports); copies and NCCL are not affected.
+  bool sm_within_switch = false;
+  TransportSpec p2p, shm;
+  /// What the staged transfers of all ranks get through host memory together, per direction.
+  /// Nothing: the memory links of the graph say it.
+  std::optional<Constant<BytesPerSecond>> staging_capacity;
+  NcclEnvironment nccl;
+};
