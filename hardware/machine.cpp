@@ -6,14 +6,11 @@
 
 namespace {
 
-// Defaults of the ring law (see collective/pricing.cpp); a host that was timed states its own.
-TransportSpec read_transport(Section& s, double hop_ll_us, double hop_simple_us) {
-  TransportSpec out;
-  out.hop_ll = s.constant<Duration>("hop_latency", Duration::from_us(hop_ll_us), plausible_time());
-  if (!s.has("hop_latency")) out.hop_ll.basis = Provenance::fitted;
-  // A Simple step is an LL hop plus fence and barrier: a slower host is slower by the same amount.
-  out.hop_simple = Duration::from_us(hop_simple_us + out.hop_ll.value.us() - hop_ll_us);
-  return out;
+TransportSpec read_transport(Section& s, bool staged) {
+  const TransportSpec untimed = untimed_transport(staged);
+  auto hop = s.constant<Duration>("hop_latency", untimed.hop_ll.value, plausible_time());
+  if (!s.has("hop_latency")) hop.basis = untimed.hop_ll.basis;
+  return timed_transport(staged, hop);
 }
 
 // `p2p: on`, or what holds for most pairs and which ones differ. The pairs are names of GPUs.
@@ -87,14 +84,14 @@ Machine read_machine(const std::string& id, const Settings& file, Reading& readi
   s.maybe<std::string>("source");
   m.guest = s.word("runs_in", {"bare_metal", "kvm_guest"}, "bare_metal") == "kvm_guest";
   m.reserved = s.constant<Bytes>("reserved", std::nullopt, at_least(Bytes(0)));
-  // Hop latencies fitted on ten hosts: 1.02 us direct (0.9 to 1.4), 1.456 us staged (1.24 to 1.63).
+
   {
     Section p(s.take("p2p_transport"), "machine.p2p_transport", reading);
-    m.interconnect.p2p = read_transport(p, 1.02, 2.18);
+    m.interconnect.p2p = read_transport(p, false);
   }
   {
     Section p(s.take("staging"), "machine.staging", reading);
-    m.interconnect.shm = read_transport(p, 1.456, 3.18);
+    m.interconnect.shm = read_transport(p, true);
     if (p.has("capacity")) {
       auto capacity = p.constant<BytesPerSecond>("capacity", std::nullopt, plausible_bandwidth());
       if (capacity.label.empty() || capacity.label == "capacity")

@@ -13,6 +13,13 @@ struct TransportSpec {
   Duration hop_simple;        // one Simple step: flag, fence, barrier
 };
 
+/// What a host that nobody timed is taken for: hops of 1.02 us direct (0.9 to 1.4 seen) and 1.456
+/// us staged (1.24 to 1.63), fitted on ten hosts (see nccl/ring.cpp).
+TransportSpec untimed_transport(bool staged);
+/// The same with another LL hop. A Simple step is an LL hop plus fence and barrier: a slower host
+/// is slower by the same time in both.
+TransportSpec timed_transport(bool staged, const Constant<Duration>& hop_ll);
+
 /// The numbers of one host that decide staged and direct transfers.
 struct Interconnect {
   std::string gpu;                                // as in hardware/gpus: whose NVLink law applies

@@ -14,9 +14,24 @@ namespace {
 
 struct Kind {
   std::vector<double> errors;  // absolute, ascending
-  double bar = 0;
-  std::size_t missed = 0;
+  ErrorBar bar;
+  std::size_t rows_missed = 0;
+
+  double median() const { return percentile(errors, 50); }
+  double p90() const { return percentile(errors, 90); }
+  std::size_t missed() const {
+    return rows_missed + (bar.median > 0 && median() > bar.median) +
+           (bar.p90 > 0 && p90() > bar.p90);
+  }
 };
+
+std::string bar_text(const ErrorBar& bar) {
+  std::string out;
+  if (bar.each > 0) out = "each " + percent(bar.each);
+  if (bar.median > 0) out = "median " + percent(bar.median);
+  if (bar.p90 > 0) out += ", p90 " + percent(bar.p90);
+  return out;
+}
 
 std::map<std::string, Kind> by_kind(const TopologyReport& report) {
   std::map<std::string, Kind> out;
@@ -25,7 +40,7 @@ std::map<std::string, Kind> by_kind(const TopologyReport& report) {
     Kind& kind = out[l.kind];
     kind.errors.push_back(std::abs(l.error()));
     kind.bar = l.bar;
-    kind.missed += l.missed();
+    kind.rows_missed += l.missed();
   }
   for (auto& [name, kind] : out) std::sort(kind.errors.begin(), kind.errors.end());
   return out;
@@ -34,8 +49,9 @@ std::map<std::string, Kind> by_kind(const TopologyReport& report) {
 }  // namespace
 
 std::size_t TopologyReport::missed() const {
-  return static_cast<std::size_t>(
-      std::count_if(lines.begin(), lines.end(), [](const auto& l) { return l.missed(); }));
+  std::size_t out = 0;
+  for (const auto& [name, kind] : by_kind(*this)) out += kind.missed();
+  return out;
 }
 
 std::string render_topology_errors(const TopologyReport& report) {
@@ -59,16 +75,19 @@ std::string render_topology_errors(const TopologyReport& report) {
     }
     out += heading + table.text() + notes + "\n";
   }
-  Table kinds({"kind", "judged", "median error", "worst", "bar", "missed"}, 2);
+  Table kinds({"kind", "judged", "median error", "p90", "worst", "bar", ""}, 2);
+  kinds.left(5);
   std::size_t judged = 0;
   for (const auto& [name, kind] : by_kind(report)) {
-    kinds.row({name, fmt::format("{}", kind.errors.size()), percent(percentile(kind.errors, 50)),
-               percent(kind.errors.back()), percent(kind.bar), fmt::format("{}", kind.missed)});
+    kinds.row({name, fmt::format("{}", kind.errors.size()), percent(kind.median()),
+               percent(kind.p90()), percent(kind.errors.back()), bar_text(kind.bar),
+               kind.missed() > 0 ? "MISS" : ""});
     judged += kind.errors.size();
   }
   out += kinds.text();
-  out +=
-      fmt::format("\n  {} of {} judged rows within their bar\n", judged - report.missed(), judged);
+  const std::size_t missed = report.missed();
+  out += fmt::format("\n  {} rows judged, {}\n", judged,
+                     missed == 0 ? "every bar held" : fmt::format("{} bars missed", missed));
   return out;
 }
 
@@ -83,17 +102,20 @@ std::string topology_errors_to_json(const TopologyReport& report) {
                     {"measured", l.measured},
                     {"predicted", l.predicted},
                     {"error", l.error()},
-                    {"bar", l.bar},
+                    {"bar", l.bar.each},
                     {"limit", l.limit},
                     {"left_out", l.left_out}});
   nlohmann::ordered_json kinds = nlohmann::ordered_json::array();
   for (const auto& [name, kind] : by_kind(report))
     kinds.push_back({{"kind", name},
                      {"rows", kind.errors.size()},
-                     {"median_error", percentile(kind.errors, 50)},
+                     {"median_error", kind.median()},
+                     {"p90_error", kind.p90()},
                      {"worst_error", kind.errors.back()},
-                     {"bar", kind.bar},
-                     {"missed", kind.missed}});
+                     {"bar", kind.bar.each},
+                     {"median_bar", kind.bar.median},
+                     {"p90_bar", kind.bar.p90},
+                     {"missed", kind.missed()}});
   const nlohmann::ordered_json out{{"schema", 1}, {"rows", rows}, {"kinds", kinds}};
   return out.dump(2) + "\n";
 }

@@ -427,7 +427,7 @@ class Drafter {
 
   void decide_p2p() {
     const int n = static_cast<int>(gpus_.size());
-    int on = 0, off = 0, unknown = 0, staged = 0, faster = 0;
+    int unknown = 0, staged = 0, faster = 0;
     std::vector<std::vector<std::optional<bool>>> said(
         static_cast<std::size_t>(n), std::vector<std::optional<bool>>(static_cast<std::size_t>(n)));
     for (int i = 0; i < n; ++i)
@@ -438,19 +438,14 @@ class Drafter {
         auto& pair = said[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)];
         pair = timing ? timing : driver;
         if (!pair && nvlinked(i, j)) pair = true;
-        if (!pair)
-          ++unknown;
+        unknown += !pair;
+        if (pair.value_or(false))
+          out_.p2p = true;
         else
-          ++(*pair ? on : off);
+          out_.p2p_off.emplace_back(j, i);
       }
     p2p_ = said;
-    out_.p2p_default = on > off;
-    for (int i = 0; i < n; ++i)
-      for (int j = 0; j < i; ++j) {
-        const auto pair = said[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)];
-        if (pair.value_or(false) != out_.p2p_default) out_.p2p_others.emplace_back(j, i);
-      }
-    std::sort(out_.p2p_others.begin(), out_.p2p_others.end());
+    std::sort(out_.p2p_off.begin(), out_.p2p_off.end());
     if (staged > 0)
       note(
           fmt::format("the driver allows peer access in {} pair{} whose copies are no different "
@@ -671,7 +666,7 @@ class Drafter {
     const auto& on = pairs_->one_way_on;
     std::map<PathClass, std::vector<double>> seen, both, staged, latency;
     std::vector<double> port(static_cast<std::size_t>(n)), far(static_cast<std::size_t>(n)),
-        nvlink(static_cast<std::size_t>(n));
+        nvlink(static_cast<std::size_t>(n)), duplex(static_cast<std::size_t>(n));
     std::map<int, double> uplink;
     for (int i = 0; i < n; ++i)
       for (int j = 0; j < n; ++j) {
@@ -681,7 +676,14 @@ class Drafter {
         if (!pairs_->one_way_off.empty()) staged[kind].push_back(timed(pairs_->one_way_off, i, j));
         if (!peer(i, j)) continue;
         if (!pairs_->latency_on.empty()) latency[kind].push_back(timed(pairs_->latency_on, i, j));
-        if (!pairs_->both_ways_on.empty()) both[kind].push_back(timed(pairs_->both_ways_on, i, j));
+        if (!pairs_->both_ways_on.empty()) {
+          const double gbps = timed(pairs_->both_ways_on, i, j);
+          both[kind].push_back(gbps);
+          if (!nv && kind != PathClass::sys)
+            for (const int end : {i, j})
+              duplex[static_cast<std::size_t>(end)] =
+                  std::max(duplex[static_cast<std::size_t>(end)], gbps);
+        }
         if (on.empty()) continue;
         const double gbps = timed(on, i, j);
         seen[kind].push_back(gbps);
@@ -710,6 +712,8 @@ class Drafter {
       } else if (l.kind == "pcie" && l.a < n) {
         const double best = port[a] > 0 ? port[a] : far[a];
         if (best > 0) measured_as(l, best);
+        // Less than one way alone is noise, or another state of the box.
+        if (duplex[a] >= l.gbps) l.duplex_gbps = duplex[a];
       } else if (l.kind == "pcie") {
         if (const auto it = uplink.find(l.a); it != uplink.end()) measured_as(l, it->second);
       }

@@ -12,7 +12,8 @@
 struct DraftLink {
   int a = 0, b = 0;  // indices of devices
   std::string kind = "pcie";
-  double gbps = 0;  // one way
+  double gbps = 0;         // one way
+  double duplex_gbps = 0;  // both ways together, where it was timed
   Provenance basis = Provenance::assumed;
   double spread = 1;
   std::string source;  // of a measured bandwidth: the file
@@ -25,11 +26,11 @@ struct BoxDraft {
   bool guest = false;
   std::vector<Device> devices;  // GPUs first, in rank order
   std::vector<DraftLink> links;
-  bool p2p_default = false;
-  std::vector<std::pair<int, int>> p2p_others;  // pairs of GPUs that differ from the default
-  std::vector<std::string> read;                // "FILE: form"
-  std::vector<std::string> measured;            // what was timed
-  std::vector<std::string> notes;               // what is unknown, assumed or contradictory
+  bool p2p = false;                          // some pair of GPUs reaches each other
+  std::vector<std::pair<int, int>> p2p_off;  // pairs that do not
+  std::vector<std::string> read;             // "FILE: form"
+  std::vector<std::string> measured;         // what was timed
+  std::vector<std::string> notes;            // what is unknown, assumed or contradictory
 };
 
 /// Merges what the files of one box say. A tree (lspci, else NCCL's XML) wins over the classes of

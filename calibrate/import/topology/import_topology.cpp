@@ -138,12 +138,11 @@ std::string device_text(const Device& d) {
   return d.acs_redirect ? fmt::format("{{kind: {}, acs_redirect: on}}", kind) : kind;
 }
 
-std::string devices_text(const std::vector<Device>& devices, MachineForm form) {
+std::string devices_text(const std::vector<Device>& devices) {
   std::string out;
   for (std::size_t i = 0; i < devices.size();) {
     std::size_t last = i;
-    while (form == MachineForm::compact && last + 1 < devices.size() &&
-           follows(devices[last].name, devices[last + 1].name) &&
+    while (last + 1 < devices.size() && follows(devices[last].name, devices[last + 1].name) &&
            device_text(devices[last]) == device_text(devices[last + 1]))
       ++last;
     out += fmt::format("    {}: {}\n", range(devices[i].name, devices[last].name),
@@ -168,56 +167,45 @@ std::string link_text(const DraftLink& l) {
                        l.spread);
   else
     out += fmt::format("bandwidth: {{value: {}, basis: {}}}", value, name(l.basis));
+  if (l.duplex_gbps > 0) out += fmt::format(", duplex: {:.4g} GB/s", l.duplex_gbps);
   out += fmt::format(", latency: {:.4g} ns", l.latency_ns);
   if (l.gen > 0) out += fmt::format(", gen: {}", l.gen);
   if (l.lanes > 0) out += fmt::format(", lanes: {}", l.lanes);
   return out;
 }
 
-std::string links_text(const BoxDraft& draft, MachineForm form) {
+std::string links_text(const BoxDraft& draft) {
   const auto device = [&](int i) { return draft.devices[static_cast<std::size_t>(i)].name; };
   std::string out;
   for (std::size_t i = 0; i < draft.links.size();) {
+    // A run of links to one device, or to devices that count up alike.
     const auto& l = draft.links[i];
     const auto text = link_text(l);
     std::size_t last = i;
-    while (form == MachineForm::compact && last + 1 < draft.links.size() &&
-           draft.links[last + 1].b == l.b && link_text(draft.links[last + 1]) == text &&
-           follows(device(draft.links[last].a), device(draft.links[last + 1].a)))
-      ++last;
+    bool one = true, pairs = true;
+    for (; last + 1 < draft.links.size(); ++last) {
+      const auto &here = draft.links[last], &next = draft.links[last + 1];
+      if (link_text(next) != text || !follows(device(here.a), device(next.a))) break;
+      const bool still_one = one && next.b == l.b;
+      const bool still_pairs = pairs && follows(device(here.b), device(next.b));
+      if (!still_one && !still_pairs) break;
+      one = still_one, pairs = still_pairs;
+    }
     out += fmt::format("    - {{ between: [{}, {}], {} }}\n",
-                       range(device(l.a), device(draft.links[last].a)), device(l.b), text);
+                       range(device(l.a), device(draft.links[last].a)),
+                       range(device(l.b), device(draft.links[last].b)), text);
     i = last + 1;
   }
   return out;
 }
 
-// As hardware/machines writes them; no file of a box tells any of these.
-std::string host_text(const BoxDraft& draft, MachineForm form) {
-  if (form == MachineForm::compact)
-    return fmt::format("host: {}   # assumed\n", draft.guest ? "kvm-guest" : "bare-metal");
-  return fmt::format(
-      "host:\n"
-      "  kernel_launch: {{value: 4 us, basis: stated, source: Megatron-LM PR 6453}}\n"
-      "  graph_launch: {{value: 10 us, basis: assumed, source: one driver call}}\n"
-      "  graph_launch_per_node: {{value: 1 us, basis: assumed, spread: 2, source: sglang issue "
-      "29960}}\n"
-      "  virtualisation: {}\n"
-      "  request_path: {{value: 5 ms, basis: assumed, source: a local H100 server}}\n"
-      "  response_path: {{value: 3 ms, basis: assumed, source: as request_path}}\n",
-      draft.guest ? "{value: 1.05, basis: assumed, spread: 1.1, source: nested pages and timers}"
-                  : "{value: 1, basis: exact, source: bare metal}");
-}
-
-std::string p2p_text(const BoxDraft& draft, MachineForm form) {
-  const auto word = [](bool on) { return on ? "on" : "off"; };
-  if (draft.p2p_others.empty() || form == MachineForm::plain)
-    return fmt::format("p2p: {}\n", word(draft.p2p_default));
+std::string p2p_text(const BoxDraft& draft) {
+  if (draft.p2p_off.empty() || !draft.p2p)
+    return fmt::format("p2p: {}\n", draft.p2p ? "on" : "off");
   std::string pairs;
-  for (const auto& [a, b] : draft.p2p_others)
+  for (const auto& [a, b] : draft.p2p_off)
     pairs += fmt::format("{}[gpu{}, gpu{}]", pairs.empty() ? "" : ", ", a, b);
-  return fmt::format("p2p: {{default: {}, {}: [{}]}}\n", word(draft.p2p_default),
-                     word(!draft.p2p_default), pairs);
+  return fmt::format("p2p: {{default: on, off: [{}]}}\n", pairs);
 }
 
 }  // namespace
@@ -259,7 +247,7 @@ Expected<ImportedBox> import_topology(const std::vector<std::string>& paths, con
   return out;
 }
 
-std::string machine_text(const ImportedBox& box, MachineForm form) {
+std::string machine_text(const ImportedBox& box) {
   const auto& draft = box.draft;
   std::string out = "# Written by 'ceiling import topology' from:\n";
   for (const auto& read : draft.read) out += wrapped(read, "#   ", "#     ");
@@ -271,14 +259,14 @@ std::string machine_text(const ImportedBox& box, MachineForm form) {
   out += fmt::format("name: {}\n", scalar(box.name));
   out += fmt::format("gpu: {}\n", box.gpu);
   out += fmt::format("runs_in: {}\n", draft.guest ? "kvm_guest" : "bare_metal");
-  out += p2p_text(draft, form);
-  out += "\n" + host_text(draft, form);
+  out += p2p_text(draft);
+  out += fmt::format("\nhost: {}   # assumed\n", draft.guest ? "kvm-guest" : "bare-metal");
   out +=
       "\nreserved:\n  value: 1.1 GiB\n  basis: assumed\n"
       "  source: free memory before the weights is about 94.5 of 95.6 GiB on RTX PRO 6000 cards\n"
       "\nnccl: {version: 2.27.3}   # assumed\n"
       "\ntopology:\n  devices:\n";
-  out += devices_text(draft.devices, form);
+  out += devices_text(draft.devices);
   out +=
       "  links:\n"
       "    # Where not measured: copies get 0.85 of a PCIe line rate (53.4 of 63 GB/s of Gen5 "
@@ -287,7 +275,7 @@ std::string machine_text(const ImportedBox& box, MachineForm form) {
       "parts\n"
       "    # of the 0.72 to 1.07 us between cards and only choose routes\n"
       "    # (local-inference-lab/rtx6kpro @e2c2b957, hardware/*.md, read 2026-08).\n";
-  out += links_text(draft, form);
+  out += links_text(draft);
   return out;
 }
 
@@ -304,12 +292,11 @@ std::string summarise(const ImportedBox& box) {
       count(DeviceKind::gpu), box.gpu, count(DeviceKind::pcie_switch), count(DeviceKind::root_port),
       count(DeviceKind::root_complex), count(DeviceKind::nvlink_switch));
   out += fmt::format("  runs in   {}\n", box.draft.guest ? "kvm_guest" : "bare_metal");
-  out +=
-      fmt::format("  P2P       {}{}\n", box.draft.p2p_default ? "on" : "off",
-                  box.draft.p2p_others.empty()
-                      ? ""
-                      : fmt::format(", {} in {} of the pairs", box.draft.p2p_default ? "off" : "on",
-                                    box.draft.p2p_others.size()));
+  out += fmt::format("  P2P       {}\n",
+                     !box.draft.p2p ? "off"
+                     : box.draft.p2p_off.empty()
+                         ? "on"
+                         : fmt::format("on, off in {} of the pairs", box.draft.p2p_off.size()));
   for (const auto& line : box.draft.measured) out += fmt::format("  timed     {}\n", line);
   return out;
 }

@@ -18,11 +18,8 @@ struct ImportedBox {
 Expected<ImportedBox> import_topology(const std::vector<std::string>& paths, const std::string& gpu,
                                       const std::string& name);
 
-/// How a machine file is written. The plain form has no ranges of names, and host costs in full.
-enum class MachineForm { compact, plain };
-
 /// The box as a file of hardware/machines, with what is unknown as comments.
-std::string machine_text(const ImportedBox& box, MachineForm form = MachineForm::compact);
+std::string machine_text(const ImportedBox& box);
 
 /// What was found, for people: a few lines.
 std::string summarise(const ImportedBox& box);

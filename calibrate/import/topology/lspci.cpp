@@ -137,10 +137,10 @@ class Reader {
       }
       r.lanes = number_after(width, "").value_or(0);
       const bool unknown = speed == "unknown" || width == "0";
-      if ((r.gen == 0 || r.lanes == 0 || r.lanes > 32) && !unknown)
+      if ((r.gen == 0 || !is_width(r.lanes)) && !unknown)
         errors_.error(place(line), fmt::format("the link of {} has no speed or no width", r.id),
                       "a line as 'LnkCap: Port #0, Speed 32GT/s, Width x16' is wanted");
-      if (r.gen == 0 || r.lanes == 0 || r.lanes > 32) r.gen = r.lanes = 0;
+      if (r.gen == 0 || !is_width(r.lanes)) r.gen = r.lanes = 0;
     } else if (has(line, "LnkSta:")) {
       r.lanes_now = number_after(value("Width x"), "").value_or(0);
     } else if (has(line, "ACSCtl:")) {
@@ -220,7 +220,7 @@ class Reader {
       node.gen = std::min(node.gen, port->gen);
       node.lanes = std::min(node.lanes, port->lanes);
     }
-    if (device.lanes_now > 0 && device.lanes_now < node.lanes) {
+    if (is_width(device.lanes_now) && device.lanes_now < node.lanes) {
       out_.notes.push_back(fmt::format("{}: {} runs {} of {} lanes (LnkSta); taken as wired so",
                                        path_, device.id, device.lanes_now, node.lanes));
       node.lanes = device.lanes_now;

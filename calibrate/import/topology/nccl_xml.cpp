@@ -173,9 +173,9 @@ class Reader {
     }
     if (width.empty()) return;
     const auto lanes = number_after(width, "");
-    if (!lanes || *lanes > 32)
+    if (!lanes || (*lanes > 0 && !is_width(*lanes)))
       errors_.error(place_of(width), fmt::format("'{}' is no width of a link", printable(width)));
-    node.lanes = lanes.value_or(0) > 32 ? 0 : lanes.value_or(0);
+    node.lanes = lanes.value_or(0);
     // A speed without lanes, or lanes without a speed, is how a guest's empty fields look.
     if (node.lanes == 0 || node.gen == 0) node.lanes = node.gen = 0;
   }

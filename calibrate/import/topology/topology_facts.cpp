@@ -39,6 +39,8 @@ int pcie_gen(double gigatransfers) {
   return 0;
 }
 
+bool is_width(int lanes) { return lanes >= 1 && lanes <= 32 && (lanes & (lanes - 1)) == 0; }
+
 std::string_view name(PathClass c) {
   constexpr std::array<std::string_view, 7> words = {"X", "NV", "PIX", "PXB", "PHB", "NODE", "SYS"};
   return words[static_cast<std::size_t>(c)];

@@ -17,6 +17,9 @@ std::optional<std::string> bus_id(std::string_view text);
 /// PCIe generation of a rate in GT/s ("32.0 GT/s PCIe" is 32); 0 for a rate that is none.
 int pcie_gen(double gigatransfers);
 
+/// Whether a PCIe link can be that wide: 1, 2, 4, 8, 16 or 32 lanes.
+bool is_width(int lanes);
+
 /// A part of the PCI tree that leads to a GPU.
 struct PciNode {
   enum class Kind { host_bridge, root_port, pcie_switch, gpu };
