@@ -50,6 +50,28 @@ void read_p2p(Section& s, Machine& m) {
   }
 }
 
+// `all_reduce: {gpus: 8, small: [4 KiB, 45 us], large: [64 KiB, 344 us]}`
+TimedAllReduces read_timed_all_reduces(const Settings& node, Reading& reading) {
+  Section s(node, "machine.staging.all_reduce", reading);
+  TimedAllReduces out;
+  out.ranks = s.required<int>("gpus", between(2, 64));
+  out.source = s.optional<std::string>("source", "two timed all-reduces of this box");
+  const auto point = [&](const char* key, Bytes& size, Duration& time) {
+    const auto words = s.words(key);
+    const auto bytes = parse<Bytes>(words.size() == 2 ? words[0] : "");
+    const auto duration = parse<Duration>(words.size() == 2 ? words[1] : "");
+    if (!bytes || !duration || *bytes <= Bytes(0) || *duration <= Duration())
+      return s.error(key, fmt::format("{} must be a size and a time", key),
+                     "write '[4 KiB, 45 us]'");
+    size = *bytes, time = *duration;
+  };
+  point("small", out.small, out.small_time);
+  point("large", out.large, out.large_time);
+  if (out.small >= out.large && out.large > Bytes(0))
+    s.error("large", "'large' must be more bytes than 'small'");
+  return out;
+}
+
 // Whether some pair of GPUs has to go through host memory.
 bool stages(const Machine& m) {
   return m.gpu_count() > 1 && (!m.interconnect.p2p_capable || !m.interconnect.p2p_off.empty());
@@ -82,6 +104,10 @@ Machine read_machine(const std::string& id, const Settings& file, Reading& readi
   m.gpu_id = m.interconnect.gpu = s.required<std::string>("gpu");
   m.topology_id = s.maybe<std::string>("topology_id").value_or("");
   s.maybe<std::string>("source");
+  if (const Settings* collectives = s.take("collectives"))
+    for (const Settings& name :
+         collectives->is_sequence() ? collectives->items() : std::vector<Settings>{*collectives})
+      m.collectives.emplace_back(name.text(), name.where());
   m.guest = s.word("runs_in", {"bare_metal", "kvm_guest"}, "bare_metal") == "kvm_guest";
   m.reserved = s.constant<Bytes>("reserved", std::nullopt, at_least(Bytes(0)));
 
@@ -99,6 +125,12 @@ Machine read_machine(const std::string& id, const Settings& file, Reading& readi
       m.interconnect.staging_capacity = std::move(capacity);
     } else {
       p.take("capacity");
+    }
+    if (const Settings* timed = p.take("all_reduce")) {
+      if (p.has("hop_latency") || p.has("capacity"))
+        p.error("all_reduce", "two timed all-reduces stand for hop_latency and capacity",
+                "state either the times or the two numbers");
+      m.interconnect.timed = read_timed_all_reduces(*timed, reading);
     }
   }
   m.interconnect.sm_within_switch =
@@ -122,6 +154,9 @@ Machine read_machine(const std::string& id, const Settings& file, Reading& readi
     m.topology = read_topology(t);
   }
   read_p2p(s, m);
+  if (m.interconnect.timed && m.interconnect.timed->ranks > m.gpu_count() && m.gpu_count() > 0)
+    reading.errors.error(s.node().at("staging.all_reduce.gpus")->where(),
+                         fmt::format("the machine has {} GPUs", m.gpu_count()));
   if (reading.errors.empty() && stages(m) && m.topology.nearest_memory(m.topology.gpus()[0]) < 0)
     reading.errors.error(s.node().at("topology.devices")->where(),
                          "without P2P the GPUs need a host_memory to stage through");

@@ -25,6 +25,8 @@ struct Machine {
   bool guest = false;
   Topology topology;
   Interconnect interconnect;
+  /// Measured collectives: names of files, or "gpu_tables", and where the machine names them.
+  std::vector<std::pair<std::string, Location>> collectives;
   HostSpec host;
   Constant<Bytes> reserved;  // of each card, before weights: driver, contexts, NCCL
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -132,6 +133,8 @@ BytesPerSecond CollectiveBox::exchange(bool stores) const {
   // As many flows in each direction of each link as pairs are routed over it; each gets as much as
   // the fullest one allows.
   std::vector<double> flows(topology_.links().size() * 2);
+  // For the write collapse: which ranks send over a link direction, and into how many islands.
+  std::vector<std::set<int>> sources(flows.size()), islands(flows.size());
   int staged = 0;
   for (int from = 0; from < ranks(); ++from)
     for (int to = 0; to < ranks(); ++to) {
@@ -139,8 +142,12 @@ BytesPerSecond CollectiveBox::exchange(bool stores) const {
       const bool through_memory = stores ? !direct_stores_ : transport(from, to) == Transport::shm;
       staged += through_memory;
       for (const Hop& hop : through_memory ? topology_.staged_route(gpu(from), gpu(to))
-                                           : topology_.route(gpu(from), gpu(to)))
-        ++flows[static_cast<std::size_t>(hop.link) * 2 + (hop.forward ? 0 : 1)];
+                                           : topology_.peer_route(gpu(from), gpu(to))) {
+        const std::size_t d = static_cast<std::size_t>(hop.link) * 2 + (hop.forward ? 0 : 1);
+        ++flows[d];
+        sources[d].insert(from);
+        islands[d].insert(ranks_.island[static_cast<std::size_t>(to)]);
+      }
     }
   double each = std::numeric_limits<double>::infinity();
   for (std::size_t d = 0; d < flows.size(); ++d) {
@@ -149,6 +156,13 @@ BytesPerSecond CollectiveBox::exchange(bool stores) const {
     const BytesPerSecond rate =
         d % 2 ? link.back.value_or(link.bandwidth.value) : link.bandwidth.value;
     each = std::min(each, rate.count() / flows[d]);
+    const Device& below = topology_.devices()[static_cast<std::size_t>(d % 2 ? link.b : link.a)];
+    if (stores && below.write_collapse && islands[d].size() >= 2 &&
+        static_cast<int>(sources[d].size()) >= below.write_collapse->sources) {
+      const BytesPerSecond left =
+          below.write_collapse->stores.value_or(below.write_collapse->copies);
+      each = std::min(each, left.count() / flows[d]);
+    }
   }
   if (interconnect_.staging_capacity && staged > 0)
     each = std::min(each, interconnect_.staging_capacity->value.count() / staged);

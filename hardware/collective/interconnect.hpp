@@ -20,6 +20,15 @@ TransportSpec untimed_transport(bool staged);
 /// is slower by the same time in both.
 TransportSpec timed_transport(bool staged, const Constant<Duration>& hop_ll);
 
+/// Two timed all-reduces of a host that stages: one that waits for its hops (4 KiB, say) and one
+/// that fills what they share (64 KiB). NCCL must do both by LL.
+struct TimedAllReduces {
+  int ranks = 0;
+  Bytes small, large;
+  Duration small_time, large_time;
+  std::string source;
+};
+
 /// The numbers of one host that decide staged and direct transfers.
 struct Interconnect {
   std::string gpu;                                // as in hardware/gpus: whose NVLink law applies
@@ -32,5 +41,7 @@ struct Interconnect {
   /// What the staged transfers of all ranks get through host memory together, per direction.
   /// Nothing: the memory links of the graph say it.
   std::optional<Constant<BytesPerSecond>> staging_capacity;
+  /// From which the two numbers of staging come, where they are not stated (see staging.hpp).
+  std::optional<TimedAllReduces> timed;
   NcclEnvironment nccl;
 };

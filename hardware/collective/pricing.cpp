@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hardware/collective/kernels/kernel.hpp"
+#include "hardware/collective/staging.hpp"
 
 AllReducePolicy read_all_reduce_policy(const Settings* list, const std::string& what,
                                        Reading& reading) {
@@ -41,7 +42,8 @@ const CollectiveKernel* find_kernel(const std::string& name) {
 
 CollectivePricer::CollectivePricer(const Topology& topology, const Interconnect& interconnect,
                                    int ranks, double compute_capability, AllReducePolicy policy)
-    : box_(topology, interconnect, ranks, compute_capability) {
+    : box_(topology, with_timed_staging(topology, interconnect, compute_capability), ranks,
+           compute_capability) {
   if (ranks == 1) return;
   view_ = nccl_view(topology, ranks, compute_capability, interconnect.nccl);
   // Channels per size were seen beside the engine's own kernels, all of which need peer access.
@@ -54,9 +56,9 @@ CollectivePricer::CollectivePricer(const Topology& topology, const Interconnect&
 }
 
 void CollectivePricer::anchor(const std::vector<MeasuredCurve>& curves,
-                              const CollectivePricer& base) {
+                              const CollectivePricer& base, bool edited) {
   known_.clear();
-  edited_ = &base != this;
+  edited_ = edited;
   for (const MeasuredCurve& curve : curves)
     if (curve.ranks == box_.ranks())
       anchors_.emplace_back(curve, [&](Bytes size) {

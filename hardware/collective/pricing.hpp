@@ -29,9 +29,10 @@ class CollectivePricer {
   CollectivePricer(const Topology& topology, const Interconnect& interconnect, int ranks,
                    double compute_capability, AllReducePolicy policy = {});
 
-  /// Scales the laws to measured curves. They belong to `base`, the box as it stands: for one with
-  /// edits their ratio of measured to predicted is carried over, for transports that both use.
-  void anchor(const std::vector<MeasuredCurve>& curves, const CollectivePricer& base);
+  /// Scales the laws to measured curves. They belong to `base`, the box as it stands; where this
+  /// one is `edited`, their ratio of measured to predicted is carried over to it, for transports
+  /// that both use.
+  void anchor(const std::vector<MeasuredCurve>& curves, const CollectivePricer& base, bool edited);
 
   /// One rank costs nothing. Sizes as in CollectiveAlgorithm::schedule.
   const CollectivePrice& price(Collective op, Bytes size) const;

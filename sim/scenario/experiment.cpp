@@ -6,6 +6,7 @@
 
 #include "sim/base/assert.hpp"
 #include "sim/scenario/build_file.hpp"
+#include "sim/scenario/collective_files.hpp"
 #include "sim/scenario/data.hpp"
 #include "sim/scenario/kernel_files.hpp"
 #include "sim/scenario/machine_file.hpp"
@@ -277,8 +278,11 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
     e->machine_.interconnect.nccl.channels = e->build_.nccl_channels->value;
     e->machine_.interconnect.nccl.min_nchannels.reset();
   }
-  if (const Settings* edits = in.scenario.find("machine_edits"))
+  std::optional<Machine> base;  // before edits, if there are any
+  if (const Settings* edits = in.scenario.find("machine_edits")) {
+    base = e->machine_;
     apply_machine_edits(e->machine_, *edits, reading);
+  }
   e->model_ = read_model(in.model_id, in.model, reading);
   {
     Section w(*in.scenario.find("workload"), "workload", reading);
@@ -369,9 +373,10 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
   if (!reading.errors.empty()) return tl::unexpected(reading.errors);
   if (values) *values = reading.values;
 
-  e->collectives_ = std::make_unique<CollectivePricer>(
-      e->machine_.topology, e->machine_.interconnect, e->tensor_parallel_,
-      e->gpu_.compute_capability, e->build_.all_reduce);
+  auto collectives = make_collective_pricer(e->machine_, base ? *base : e->machine_, e->gpu_,
+                                            e->tensor_parallel_, e->build_.all_reduce);
+  if (!collectives) return tl::unexpected(collectives.error());
+  e->collectives_ = std::move(*collectives);
   e->step_ = std::make_unique<StepModel>(e->make_step(Only::everything));
   return e;
 }

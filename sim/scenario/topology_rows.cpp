@@ -102,7 +102,7 @@ std::vector<TopologyLine> score_collectives(Section& s, const std::string& kind,
   // Judged as a box that nobody timed: only its graph and NCCL's environment.
   if (kind == "nccl") {
     host.p2p = untimed_transport(false), host.shm = untimed_transport(true);
-    host.staging_capacity.reset();
+    host.staging_capacity.reset(), host.timed.reset();
   }
   const std::string hint = "write 'points: [[4 KiB, 24 us], [64 KiB, 31 us]]'";
   const Settings* points = s.take_required("points");

@@ -1,8 +1,8 @@
 // Hierarchical all-reduce of stores: within each switch (or socket), across, and within again, so
 // that a link between islands carries a share of the vector instead of all of it. Three rounds,
-// each with a start like a one-shot kernel's and its bytes at the slowest transfer's rate. Timed on
-// two boxes: eight GPUs 4+4, 448 KiB, 134 us, and sixteen in four islands, 14 to 168 KiB, 18 to 63
-// us (local-inference-lab/rtx6kpro @e2c2b957 and b12x PR 139, read 2026-08). Not fitted: assumed.
+// each with its bytes at the slowest transfer's rate. The cost of going from one round to the next
+// is fitted on four rows: sixteen GPUs in four islands, 14 to 168 KiB, 20.5 to 37.6 us
+// (local-inference-lab/b12x PR 139, read 2026-08; errors 0 to 26 %).
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@
 namespace {
 
 constexpr double start_us = 6.7;      // of one kernel, as the one-shot of four GPUs
-constexpr double step_us = 1.5;       // a flag to the peers and back between two rounds
+constexpr double step_us = 6;         // from one round to the next, see above
 constexpr double store_share = 0.65;  // of a link under stores to several peers, as one-shot
 
 class Hierarchical final : public CollectiveKernel {
@@ -34,7 +34,7 @@ class Hierarchical final : public CollectiveKernel {
     const double latency_us = start_us + (rounds - 1) * step_us;
     out.time = Duration::from_us(latency_us + transfer_us);
     out.limit = transfer_us < latency_us ? "kernel start" : "links";
-    out.provenance = Provenance::assumed;
+    out.provenance = Provenance::fitted;
     out.spread = 1.5;
     return out;
   }

@@ -22,6 +22,11 @@ Protocol nccl_protocol(Collective op, Bytes size, int ranks, const NcclView& vie
 CollectivePrice nccl_price(Collective op, Bytes size, const CollectiveBox& box,
                            const NcclView& view, int channels);
 
+/// Parts of the ring law that a measured time is turned round by: kernel start and end of LL, and
+/// one iteration of 4 KiB a channel.
+double nccl_ll_start_us();
+double nccl_ll_iteration_us();
+
 // The laws, one file each.
 CollectivePrice nccl_ring(Collective op, Bytes size, const CollectiveBox& box, const NcclView& view,
                           int channels);

@@ -25,6 +25,9 @@ constexpr double staged_rate = 27.8e9;     // B/s: a copy staged through the hos
 
 }  // namespace
 
+double nccl_ll_start_us() { return start_ll_us; }
+double nccl_ll_iteration_us() { return iteration_us; }
+
 CollectivePrice nccl_ring(Collective op, Bytes size, const CollectiveBox& box, const NcclView& view,
                           int nccl_channels) {
   CollectivePrice out;
