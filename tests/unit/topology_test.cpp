@@ -332,7 +332,7 @@ TEST_CASE("a range that cannot be meant is an error with its place") {
 
 TEST_CASE("a graph that no box has is refused before it is searched") {
   CHECK(says(read("devices: {a0..255: gpu, b0..255: gpu, c: root_complex}\nlinks: []\n"),
-             "test.yaml:1:41: error: more than 512 devices"));
+             "test.yaml:1:39: error: more than 512 devices"));
 }
 
 TEST_CASE("a switch may state its habits, others have none") {
