@@ -83,8 +83,8 @@ void check_golden(const std::string& name, const std::string& text) {
   CHECK(text == process::read_text(file));
 }
 
-const std::vector<std::string> commands = {"run",     "validate", "compare",
-                                           "explain", "list",     "import"};
+const std::vector<std::string> commands = {"run",  "validate", "compare", "explain",
+                                           "list", "import",   "topology"};
 
 }  // namespace
 
