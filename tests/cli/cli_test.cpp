@@ -444,7 +444,7 @@ TEST_CASE("measured transfers between GPUs are validated against their machines"
   const auto o = run({"validate", "--topology", "scenarios/topology"});
   INFO(o.out << o.err);
   CHECK(o.code == 0);
-  CHECK(contains(o.out, "judged rows within their bar"));
+  CHECK(contains(o.out, "rows judged, every bar held"));
   check_width(o.out);
   const auto json = Json::parse(
       run({"validate", "--topology", "scenarios/topology/t04.yaml", "--format", "json"}).out);
