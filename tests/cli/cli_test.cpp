@@ -83,7 +83,7 @@ void check_golden(const std::string& name, const std::string& text) {
   CHECK(text == process::read_text(file));
 }
 
-const std::vector<std::string> commands = {"run",     "validate", "compare",
+const std::vector<std::string> commands = {"run",     "validate", "compare", "topology",
                                            "explain", "list",     "import"};
 
 }  // namespace
