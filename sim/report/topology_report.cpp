@@ -152,46 +152,50 @@ std::vector<PairKind> pair_kinds(const TopologyView& v) {
 
 // A matrix over the GPUs, in blocks of as many columns as a screen holds.
 template <class Cell>
-std::string matrix_text(const Machine& m, const std::string& title, std::size_t columns,
-                        Cell cell) {
+std::string matrix_text(const Machine& m, const std::string& title, Cell cell) {
   const std::size_t n = m.topology.gpus().size();
-  std::string out;
-  for (std::size_t first = 0; first < n; first += columns) {
-    out += title + "\n";
-    std::vector<std::string> header = {""};
-    for (std::size_t j = first; j < std::min(n, first + columns); ++j)
-      header.push_back(fmt::format("{}", j));
-    Table table(header, 2);
-    for (std::size_t i = 0; i < n; ++i) {
-      std::vector<std::string> row = {gpu_name(m, i)};
-      for (std::size_t j = first; j < std::min(n, first + columns); ++j) row.push_back(cell(i, j));
-      table.row(std::move(row));
+  std::vector<std::vector<std::string>> cells(n);
+  std::size_t names = 0, width = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    names = std::max(names, gpu_name(m, i).size());
+    width = std::max(width, fmt::format("{}", i).size());
+    for (std::size_t j = 0; j < n; ++j) {
+      cells[i].push_back(cell(i, j));
+      width = std::max(width, cells[i].back().size());
     }
-    out += table.text();
+  }
+  const std::size_t room = 98 - std::min<std::size_t>(names + 2, 60);
+  const std::size_t columns = std::max<std::size_t>(1, room / (width + 1));
+  std::string out = title + "\n";
+  for (std::size_t first = 0; first < n; first += columns) {
+    const std::size_t last = std::min(n, first + columns);
+    out += fmt::format("  {:<{}}", "", names);
+    for (std::size_t j = first; j < last; ++j) out += fmt::format(" {:>{}}", j, width);
+    out += "\n";
+    for (std::size_t i = 0; i < n; ++i) {
+      out += fmt::format("  {:<{}}", gpu_name(m, i), names);
+      for (std::size_t j = first; j < last; ++j) out += fmt::format(" {:>{}}", cells[i][j], width);
+      out += "\n";
+    }
   }
   return out;
 }
 
-// As many GPUs as nvidia-smi's matrix fits for on a line.
-constexpr std::size_t class_columns = 14;
-
 std::string classes_text(const Machine& m) {
   const auto& gpus = m.topology.gpus();
-  return matrix_text(m, "pair classes, in nvidia-smi's words", class_columns,
-                     [&](std::size_t i, std::size_t j) {
-                       return std::string(name(m.topology.path_kind(gpus[i], gpus[j])));
-                     });
+  return matrix_text(m, "pair classes, in nvidia-smi's words", [&](std::size_t i, std::size_t j) {
+    return std::string(name(m.topology.path_kind(gpus[i], gpus[j])));
+  });
 }
 
 std::string bandwidths_text(const TopologyView& v) {
-  constexpr std::size_t columns = 12;
   const auto rates = [&](const std::string& title, const Matrix& matrix) {
-    return "\n" + matrix_text(v.machine, title, columns, [&](std::size_t i, std::size_t j) {
+    return "\n" + matrix_text(v.machine, title, [&](std::size_t i, std::size_t j) {
              return i == j ? std::string("-") : gbps(matrix[i][j]);
            });
   };
   const auto times = [&](const std::string& title, const Matrix& matrix) {
-    return "\n" + matrix_text(v.machine, title, columns, [&](std::size_t i, std::size_t j) {
+    return "\n" + matrix_text(v.machine, title, [&](std::size_t i, std::size_t j) {
              return i == j || matrix[i][j] <= 0 ? std::string("-")
                                                 : fmt::format("{:.2f}", matrix[i][j]);
            });
@@ -236,16 +240,14 @@ std::string span(const std::vector<double>& values) {
 
 std::string host_text(const TopologyView& v) {
   if (v.to_host.empty()) return "";
-  Table table({"GPUs and host memory, GB/s", "to it", "from it", "both", "held by"}, 2);
+  Table table({"GPUs and host memory, GB/s", "to it", "from it", "both", "to it is held by"}, 2);
   table.left(4);
   const bool alone = v.machine.gpu_count() == 1;
   table.row({alone ? "the GPU" : "one GPU alone", span(v.to_host), span(v.from_host),
              span(v.both_host), alone ? v.to_host_limit : ""});
   if (!alone)
     table.row({fmt::format("all {} together", v.machine.gpu_count()), figure(v.all_to_host),
-               figure(v.all_from_host), "",
-               v.to_host_limit == v.from_host_limit ? v.to_host_limit
-                                                    : v.to_host_limit + "; " + v.from_host_limit});
+               figure(v.all_from_host), "", v.to_host_limit});
   return table.text();
 }
 
@@ -254,7 +256,9 @@ double bus_gbps(Collective op, const CollectivePrice& price, int ranks) {
 }
 
 std::string price_basis(const CollectivePrice& p) {
-  return rests_on(p.provenance, p.spread) + (p.anchor.empty() ? "" : ", on a measured curve");
+  const bool of_law = p.provenance > Provenance::interpolated;
+  return rests_on(p.provenance, p.spread) +
+         (of_law && !p.anchor.empty() ? ", scaled to a curve" : "");
 }
 
 std::string protocols_text(const NcclOutlook& n) {
@@ -388,11 +392,12 @@ std::string render_topology(const TopologyView& v, bool full) {
   if (!v.nccl) {
     out += host_text(v) + "\n";
     out += "One GPU: there is nothing between GPUs, and no collective moves anything.\n";
-    out += fmt::format("next   ceiling topology {} --edit gpus=8\n", v.named);
+    out += fmt::format("\nnext   ceiling topology {} --edit gpus=8\n", v.named);
     return out;
   }
-  if (full || v.machine.topology.gpus().size() <= class_columns + 2)
-    out += classes_text(v.machine) + "\n";
+  // More GPUs than on any one box: their matrix is no overview.
+  constexpr int matrix_max = 16;
+  if (full || v.machine.gpu_count() <= matrix_max) out += classes_text(v.machine) + "\n";
   out += kinds_text(v);
   if (full) out += bandwidths_text(v);
   out += "\n" + host_text(v) + "\n" + nccl_text(v);

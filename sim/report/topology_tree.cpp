@@ -4,6 +4,7 @@
 #include <cctype>
 #include <map>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -86,46 +87,51 @@ struct Forest {
 
 Forest grow(const Topology& t) {
   const std::size_t n = t.devices().size();
-  std::vector<std::vector<LinkId>> around(n);
+  std::vector<std::vector<std::pair<LinkId, DeviceId>>> around(n);
   for (LinkId l = 0; l < static_cast<LinkId>(t.links().size()); ++l) {
-    if (!of_the_tree(t.link(l))) continue;
-    around[static_cast<std::size_t>(t.link(l).a)].push_back(l);
-    around[static_cast<std::size_t>(t.link(l).b)].push_back(l);
+    const Link& link = t.link(l);
+    if (!of_the_tree(link)) continue;
+    around[static_cast<std::size_t>(link.a)].emplace_back(l, link.b);
+    around[static_cast<std::size_t>(link.b)].emplace_back(l, link.a);
   }
-  const auto other = [&](LinkId l, DeviceId here) {
-    return t.link(l).a == here ? t.link(l).b : t.link(l).a;
-  };
   Forest f{{}, std::vector<std::optional<LinkId>>(n), std::vector<std::vector<DeviceId>>(n)};
   std::vector<bool> seen(n);
-  // From the highest kind down, so that whoever starts a tree is its top.
-  for (int level = 4; level >= 0; --level) {
-    std::vector<DeviceId> open;
-    for (DeviceId d = 0; d < static_cast<DeviceId>(n); ++d) {
-      if (seen[static_cast<std::size_t>(d)] || height(device(t, d).kind) != level) continue;
-      // A NVLink switch or a lone NIC has no place in a tree of PCIe.
-      if (level == 0 && around[static_cast<std::size_t>(d)].empty() &&
-          device(t, d).kind != DeviceKind::gpu)
-        continue;
-      if (level == 0 && device(t, d).kind == DeviceKind::host_memory) continue;
-      seen[static_cast<std::size_t>(d)] = true;
-      f.tops.push_back(d);
-      open.push_back(d);
-      // Those that hang together with it by way of lower ones are found from it; equals are tops.
-      for (std::size_t i = open.size() - 1; i < open.size(); ++i) {
-        const DeviceId at = open[i];
-        for (const LinkId l : around[static_cast<std::size_t>(at)]) {
-          const DeviceId next = other(l, at);
-          const auto v = static_cast<std::size_t>(next);
-          if (seen[v] || (height(device(t, next).kind) >= level && level > 1)) continue;
-          seen[v] = true;
-          f.up[v] = l;
-          f.children[static_cast<std::size_t>(at)].push_back(next);
-          const DeviceKind kind = device(t, next).kind;
-          if (kind != DeviceKind::gpu && kind != DeviceKind::host_memory) open.push_back(next);
-        }
+  const auto of = [&](DeviceId d) { return static_cast<std::size_t>(d); };
+  // Down from the tops, all of them at once: what hangs between two belongs to the nearer one.
+  const auto grow_from = [&](std::vector<DeviceId> open) {
+    for (const DeviceId top : open) {
+      f.tops.push_back(top);
+      seen[of(top)] = true;
+    }
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      const DeviceId at = open[i];
+      for (const auto& [l, next] : around[of(at)]) {
+        const int here = height(device(t, at).kind), there = height(device(t, next).kind);
+        const bool downwards = there < here || (there == 1 && here == 1);
+        if (seen[of(next)] || here == 0 || !downwards) continue;
+        seen[of(next)] = true;
+        f.up[of(next)] = l;
+        f.children[of(at)].push_back(next);
+        open.push_back(next);
       }
     }
-  }
+  };
+  // The host first: whoever has memory of its own. Then what no host holds, from the highest down.
+  std::vector<DeviceId> hosts;
+  for (DeviceId d = 0; d < static_cast<DeviceId>(n); ++d)
+    if (height(device(t, d).kind) > 0 &&
+        std::any_of(around[of(d)].begin(), around[of(d)].end(), [&](const auto& l) {
+          return device(t, l.second).kind == DeviceKind::host_memory;
+        }))
+      hosts.push_back(d);
+  grow_from(hosts);
+  for (int level = 4; level >= 0; --level)
+    for (DeviceId d = 0; d < static_cast<DeviceId>(n); ++d) {
+      if (seen[of(d)] || height(device(t, d).kind) != level) continue;
+      const bool holds_something = std::any_of(around[of(d)].begin(), around[of(d)].end(),
+                                               [&](const auto& l) { return !seen[of(l.second)]; });
+      if (device(t, d).kind == DeviceKind::gpu || (level > 0 && holds_something)) grow_from({d});
+    }
   return f;
 }
 
@@ -239,8 +245,12 @@ std::string across(const Topology& t, const Forest& forest) {
   for (const Group& g : groups)
     table.row({names_of(t, g.a) + " - " + names_of(t, g.b),
                g.parallel > 1 ? fmt::format("{} x {}", g.parallel, g.link->kind) : g.link->kind,
-               rate_text(*g.link) + (g.a.size() * g.b.size() > 1 ? " each" : ""), reported(*g.link),
-               text(g.link->latency), rests_on(g.link->bandwidth.basis, g.link->bandwidth.spread)});
+               rate_text(*g.link) +
+                   (g.a.size() * g.b.size() > 1 && g.link->kind != "internal" ? " each" : ""),
+               reported(*g.link), text(g.link->latency),
+               g.link->kind == "internal"
+                   ? ""
+                   : rests_on(g.link->bandwidth.basis, g.link->bandwidth.spread)});
   return table.text();
 }
 
@@ -282,10 +292,22 @@ std::string render_tree(const Topology& topology) {
 }
 
 int socket_count(const Topology& topology) {
-  const Forest forest = grow(topology);
-  return static_cast<int>(std::count_if(forest.tops.begin(), forest.tops.end(), [&](DeviceId top) {
-    return height(device(topology, top).kind) >= height(DeviceKind::root_complex);
-  }));
+  const std::size_t n = topology.devices().size();
+  std::vector<std::size_t> part(n);
+  for (std::size_t d = 0; d < n; ++d) part[d] = d;
+  const auto root = [&](std::size_t d) {
+    while (part[d] != d) d = part[d];
+    return d;
+  };
+  const auto forwards = [&](DeviceId d) { return height(device(topology, d).kind) > 0; };
+  for (const Link& link : topology.links())
+    if (of_the_tree(link) && forwards(link.a) && forwards(link.b))
+      part[root(static_cast<std::size_t>(link.a))] = root(static_cast<std::size_t>(link.b));
+  std::set<std::size_t> sockets;
+  for (std::size_t d = 0; d < n; ++d)
+    if (height(topology.devices()[d].kind) >= height(DeviceKind::root_complex))
+      sockets.insert(root(d));
+  return static_cast<int>(sockets.size());
 }
 
 std::string name_ranges(const std::vector<std::string>& names) {

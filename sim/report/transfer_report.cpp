@@ -173,29 +173,46 @@ double algbw(const CollectiveReport::Row& row) {
   return row.size.real() / row.price.time.seconds() / 1e9;
 }
 
-// NCCL has a protocol, a kernel of an engine does not.
+// NCCL has algorithms and protocols, a kernel of an engine its name.
 std::string how(const CollectivePrice& p) {
-  if (p.kernel == "nccl") return fmt::format("{} {}", p.algorithm, name(p.protocol));
-  return p.algorithm;
+  return p.kernel == "nccl" ? fmt::format("{} {}", p.algorithm, name(p.protocol)) : p.kernel;
 }
 
-std::string_view transport_text(Transport t) {
-  return t == Transport::shm ? "SHM, staged in host memory" : name(t);
-}
-
-std::string waits_for(const CollectivePrice& p) {
-  if (p.limit.empty()) return "";
-  return ", waits for " + p.limit;
-}
-
-std::string basis_text(const CollectiveReport& r, const CollectivePrice& p) {
-  std::string out = fmt::format("{} over {}", how(p), transport_text(p.transport));
-  if (p.kernel != "nccl" && p.kernel != p.algorithm) out = p.kernel + ": " + out;
+// What one price takes, and what it waits for.
+std::pair<std::string, std::string> taken(const CollectivePrice& p) {
+  std::string out = how(p);
+  if (p.kernel != "nccl" && p.kernel != p.algorithm) out += ": " + p.algorithm;
+  if (p.transport == Transport::shm)
+    out += " over SHM, staged in host memory";
+  else if (p.algorithm != name(p.transport))
+    out += fmt::format(" over {}", name(p.transport));
   if (p.channels > 0) out += fmt::format(", {} channels", p.channels);
-  out += waits_for(p) + "; " + rests_on(p.provenance, p.spread);
-  if (!p.anchor.empty())
-    out += (p.provenance <= Provenance::interpolated ? " in " : ", scaled to ") + p.anchor;
-  return out + (r.build.empty() ? "" : "");
+  return {out, p.limit};
+}
+
+// Measured sizes and those between them rest on one curve; the looser spread stands for both.
+std::string basis_text(const CollectivePrice& p, double spread) {
+  if (p.provenance == Provenance::measured || p.provenance == Provenance::interpolated)
+    return fmt::format("measured or interpolated between measured sizes, x or / {:.3g}: {}", spread,
+                       p.anchor);
+  return rests_on(p.provenance, p.spread) + (p.anchor.empty() ? "" : ", scaled to " + p.anchor);
+}
+
+std::string sizes_text(const CollectiveReport& r, std::size_t first, std::size_t last) {
+  return first == last ? text(r.rows[first].size)
+                       : fmt::format("{} to {}", text(r.rows[first].size), text(r.rows[last].size));
+}
+
+// Calls `say(first, last)` for each run of rows whose `of(price)` is the same.
+template <class Of, class Say>
+void for_runs(const CollectiveReport& r, Of of, Say say) {
+  for (std::size_t first = 0; first < r.rows.size();) {
+    std::size_t last = first;
+    while (last + 1 < r.rows.size() && of(r.rows[last + 1].price) == of(r.rows[first].price))
+      ++last;
+    say(first, last);
+    first = last + 1;
+  }
 }
 
 std::string micros(Duration d) {
@@ -212,27 +229,24 @@ std::string render_route(const RouteReport& r) {
                   r.machine.name, host ? "" : ": " + path_word(r));
   const auto all = ways(r);
   for (const Way& way : all) {
+    out += "\n" + way.what;
+    if (!way.taken)
+      out += way.what == "P2P" ? ", not taken: there is no peer access" : ", not taken: P2P is on";
     out += "\n";
-    Table table({way.what + (way.taken ? ""
-                                       : " (not taken: " +
-                                             std::string(way.what == "P2P" ? "no peer access here"
-                                                                           : "P2P is on") +
-                                             ")"),
-                 "GB/s", "latency", "reported", "rests on"},
-                2);
+    Table table({"", "GB/s", "latency", "reported", "rests on"}, 2);
     table.left(3).left(4);
     std::string at = device_name(t, way.start);
     for (const Hop& hop : way.hops) {
       const Link& link = t.link(hop.link);
       const std::string next = far_end(t, hop);
       table.row(
-          {"  " + at + " > " + next,
+          {at + " > " + next,
            link.kind == "internal" ? "in the chip" : figure(hop_gbps(link, hop.forward)),
            text(link.latency), reported(link),
            link.kind == "internal" ? "" : rests_on(link.bandwidth.basis, link.bandwidth.spread)});
       at = next;
     }
-    table.row({"  alone on the box", figure(way.alone.rate.count() / 1e9), text(way.latency), "",
+    table.row({"alone on the box", figure(way.alone.rate.count() / 1e9), text(way.latency), "",
                "held by " + way.alone.limit});
     out += table.text();
   }
@@ -244,7 +258,7 @@ std::string render_route(const RouteReport& r) {
   const auto other = [&](int end) {
     return end == Copy::host ? std::string("host") : fmt::format("{}", end);
   };
-  out += fmt::format("next   ceiling topology {} --flows '{}<>{}'\n", r.named, other(r.from),
+  out += fmt::format("\nnext   ceiling topology {} --flows '{}<>{}'\n", r.named, other(r.from),
                      other(r.to));
   return out;
 }
@@ -295,11 +309,10 @@ std::string render_flows(const FlowsReport& r) {
                      text(o.time), o.limit);
   const auto staged = std::count_if(o.copies.begin(), o.copies.end(),
                                     [](const CopyOutcome& c) { return c.staged; });
-  out +=
-      fmt::format("next   ceiling topology {}\n", staged > 0 && !r.machine.interconnect.p2p_capable
-                                                      ? r.named + " --edit p2p=on --flows ..."
-                                                      : r.named + " --collective all_to_all");
-  return out;
+  const bool open = staged > 0 && !r.machine.interconnect.p2p_capable;
+  return out + fmt::format("\nnext   ceiling topology {}\n",
+                           open ? fmt::format("{} --edit p2p=on --flows '{}'", r.named, r.flows)
+                                : r.named + " --collective all_to_all");
 }
 
 std::string flows_to_json(const FlowsReport& r) {
@@ -324,8 +337,11 @@ std::string flows_to_json(const FlowsReport& r) {
 }
 
 std::string render_collective(const CollectiveReport& r) {
-  std::string out = fmt::format("{} of {} GPUs on {}{}\n\n", name(r.op), r.gpus, r.machine.name,
-                                r.build.empty() ? "" : ", kernels as " + r.build + " chooses them");
+  std::string out =
+      wrapped(fmt::format("{} of {} GPUs on {}{}", name(r.op), r.gpus, r.machine.name,
+                          r.build.empty() ? "" : ", kernels as " + r.build + " chooses them"),
+              0);
+  out += "\n";
   Table table({"size(B)", "count", "type", "redop", "time(us)", "algbw(GB/s)", "busbw(GB/s)",
                "eager(us)", "by"},
               0);
@@ -338,18 +354,21 @@ std::string render_collective(const CollectiveReport& r) {
                fmt::format("{:.2f}", algbw(row)), fmt::format("{:.2f}", algbw(row) * factor),
                micros(row.eager), how(row.price)});
   out += table.text() + "\n";
-  // Runs of sizes that are priced alike.
-  for (std::size_t first = 0; first < r.rows.size();) {
-    const std::string said = basis_text(r, r.rows[first].price);
-    std::size_t last = first;
-    while (last + 1 < r.rows.size() && basis_text(r, r.rows[last + 1].price) == said) ++last;
-    const std::string range =
-        first == last ? text(r.rows[first].size)
-                      : fmt::format("{} to {}", text(r.rows[first].size), text(r.rows[last].size));
-    std::string lines = wrapped(said, 22, 98);
-    out += lines.replace(0, 22, fmt::format("  {:<20}", range));
-    first = last + 1;
-  }
+  Table takes({"sizes", "takes", "waits for"}, 2);
+  takes.left(1).left(2);
+  for_runs(r, taken, [&](std::size_t first, std::size_t last) {
+    const auto [what, limit] = taken(r.rows[first].price);
+    takes.row({sizes_text(r, first, last), what, limit});
+  });
+  out += takes.text() + "\n";
+  const auto basis = [](const CollectivePrice& p) { return basis_text(p, 1); };
+  for_runs(r, basis, [&](std::size_t first, std::size_t last) {
+    double spread = 1;
+    for (std::size_t i = first; i <= last; ++i) spread = std::max(spread, r.rows[i].price.spread);
+    out += wrapped(
+        fmt::format("{}: {}", sizes_text(r, first, last), basis_text(r.rows[first].price, spread)),
+        2, 98);
+  });
   out += "\n" +
          wrapped(
              "time: on the GPU, from a graph or back to back. eager: a call from a host without "
@@ -360,13 +379,12 @@ std::string render_collective(const CollectiveReport& r) {
     return row.price.transport == Transport::shm;
   });
   const std::string again = fmt::format(" --collective {}", name(r.op));
-  out +=
-      fmt::format("next   ceiling topology {}\n",
-                  staged && !r.machine.interconnect.p2p_capable ? r.named + " --edit p2p=on" + again
-                  : r.op == Collective::all_reduce && r.machine.interconnect.p2p_capable
-                      ? r.named + again + " --kernel one_shot"
-                      : r.named);
-  return out;
+  std::string next = r.named;
+  if (staged && !r.machine.interconnect.p2p_capable)
+    next += " --edit p2p=on" + again;
+  else if (!r.others.empty())
+    next += again + " --kernel " + r.others.front();
+  return out + fmt::format("\nnext   ceiling topology {}\n", next);
 }
 
 std::string collective_to_json(const CollectiveReport& r) {
@@ -394,5 +412,6 @@ std::string collective_to_json(const CollectiveReport& r) {
   return dumped({{"schema", 1},
                  {"machine", r.machine.id},
                  {"build", r.build.empty() ? Json() : Json(r.build)},
+                 {"eager_provenance", name(Provenance::assumed)},
                  {"rows", rows}});
 }

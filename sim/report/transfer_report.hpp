@@ -23,6 +23,7 @@ std::string route_to_json(const RouteReport& report);
 struct FlowsReport {
   std::string named;
   Machine machine;
+  std::string flows;  // the copies as the user wrote them
   std::vector<Copy> copies;
   Mover mover = Mover::copy_engine;
   CopiesOutcome outcome;
@@ -36,7 +37,9 @@ struct CollectiveReport {
   Machine machine;
   Collective op = Collective::all_reduce;
   int gpus = 0;
-  std::string build;  // whose policy chose the kernels; empty: one kernel for all sizes
+  std::string build;   // whose policy chose the kernels; empty: one kernel for all sizes
+  std::string kernel;  // the one for all sizes
+  std::vector<std::string> others;  // kernels that could run it too
   struct Row {
     Bytes size;
     CollectivePrice price;
