@@ -44,6 +44,9 @@ std::pair<std::string, std::string> way_of(const CollectivePricer& c) {
 std::string rests_on_links(const Experiment& e) {
   const auto& c = e.collectives();
   if (!c.path_limit()) return "no collective";
+  if (c.transport() == Transport::nvlink)
+    return e.machine().collectives.empty() ? "fitted: NCCL's NVLink law"
+                                           : "NCCL's NVLink law, scaled to measurements of the box";
   const bool staged = c.transport() == Transport::shm;
   const auto& hop = staged ? c.interconnect().shm.hop_ll : c.interconnect().p2p.hop_ll;
   const auto& limit = c.path_limit()->bandwidth;
