@@ -88,7 +88,7 @@ CollectiveBox::Share CollectiveBox::slowest(const Round& round, Staged staged,
   Topology scaled = topology_;
   for (std::size_t i = 0; i < scaled.links().size(); ++i) {
     Link& link = scaled.link(static_cast<LinkId>(i));
-    if (link.kind == "memory") continue;
+    if (link.kind == "memory" || link.kind == "nvlink") continue;
     link.bandwidth.value = link.bandwidth.value * pcie_efficiency;
     if (link.back) link.back = *link.back * pcie_efficiency;
   }

@@ -19,7 +19,7 @@ std::function<Exit()> setup(CLI::App& app) {
 
 const Registered<Command> me(
     "import",
-    {7, "read measured kernel times, say what is left out and why",
+    {7, "read what was measured and what a box says of itself; say what is left out",
      "ceiling import aiconfigurator tests/fixtures/kernels/gemm__sglang_0.5.14.csv", setup});
 
 }  // namespace

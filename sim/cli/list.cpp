@@ -85,7 +85,9 @@ Exit list() {
   }
   out += builds.text() + "\n";
   const auto line = [&](const char* what, const std::vector<std::string>& names) {
-    out += fmt::format("{:<18} {}\n", what, fmt::join(names, ", "));
+    // What does not fit on the line goes on below it, under the first name.
+    const std::string text = wrapped(fmt::format("{}", fmt::join(names, ", ")), 19, 99);
+    out += fmt::format("{:<18} {}", what, text.substr(19));
   };
   line("engines", Registry<EngineKind>::names());
   line("workloads", Registry<WorkloadKind>::names());

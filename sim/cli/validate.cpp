@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "sim/cli/command.hpp"
 #include "sim/cli/validate_kernels.hpp"
 #include "sim/cli/validate_topology.hpp"
+#include "sim/scenario/topology_rows.hpp"
 
 namespace {
 
@@ -38,7 +40,13 @@ Exit validate(const Options& o) {
   Diagnostics errors;
   const auto overrides = read_overrides(o.set, errors);
   std::vector<Scenario> scenarios;
-  const auto files = yaml_files(o.paths);
+  auto files = yaml_files(o.paths);
+  // Files of measured transfers stand among the scenarios.
+  const auto rows = std::stable_partition(files.begin(), files.end(),
+                                          [](const auto& file) { return !is_topology_file(file); });
+  const std::vector<std::string> topologies(rows, files.end());
+  files.erase(rows, files.end());
+  if (files.empty() && !topologies.empty()) return validate_topologies(topologies, o.format);
   if (files.empty())
     errors.error({}, o.paths.empty() ? "nothing to validate" : "no scenario files there",
                  "name a file or a folder that holds .yaml files");
@@ -50,7 +58,18 @@ Exit validate(const Options& o) {
       scenarios.insert(scenarios.end(), loaded->begin(), loaded->end());
   }
   if (!errors.empty()) return report_errors(errors);
-  return predict_and_print(scenarios, o, {false, false, false}, true, render_validation);
+  const Exit judged =
+      predict_and_print(scenarios, o, {false, false, false}, true, render_validation);
+  if (topologies.empty() || o.dry_run || judged == Exit::interrupted || judged == Exit::bad_input)
+    return judged;
+  if (o.format == "json") {
+    std::fprintf(stderr, "note: %zu files of measured transfers are another result: --topology\n",
+                 topologies.size());
+    return judged;
+  }
+  print_result("\n");
+  const Exit also = validate_topologies(topologies, o.format);
+  return also == Exit::fine ? judged : also;
 }
 
 std::function<Exit()> setup(CLI::App& app) {

@@ -33,8 +33,12 @@ std::string reason(const RunReport& base, const RunReport& other) {
     const auto& after = find(other, largest);
     out += fmt::format("{} {} from {} to {} ms a step", largest, change < 0 ? "falls" : "grows",
                        figure(before.ms), figure(after.ms));
-    if (before.via != after.via && !before.via.empty() && !after.via.empty())
-      out += fmt::format(" ({} -> {})", before.via, after.via);
+    if ((before.via != after.via || before.link != after.link) && !before.via.empty() &&
+        !after.via.empty())
+      out += fmt::format(" ({} over {} -> {} over {})", before.via, before.link, after.via,
+                         after.link);
+    else if (!after.via.empty())
+      out += fmt::format(" ({} over {})", after.via, after.link);
   }
   if (!other.ceilings.empty()) out += fmt::format("; {} holds it", other.ceilings.front().resource);
   return out;

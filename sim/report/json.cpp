@@ -78,6 +78,7 @@ Json result(const RunReport& r) {
   for (const auto& b : r.breakdown)
     breakdown.push_back({{"operator", b.operators},
                          {"via", b.via},
+                         {"link", b.link},
                          {"resource", b.resource},
                          {"ms", b.ms},
                          {"share", b.share},

@@ -50,7 +50,8 @@ enum class RunKind { serving, steady_decode, cold_prefill };
 
 struct BreakdownRow {
   std::string operators, resource;
-  std::string via;  // the transport of a collective: "staged", "P2P"
+  std::string via;   // the transport of a collective: "staged", "P2P", "NVLink"
+  std::string link;  // and the link that holds its ring: "gpu0 - switch0, 53.4 GB/s"
   double ms = 0, share = 0;
   Provenance provenance = Provenance::exact;
   std::string rests_on;

@@ -32,10 +32,21 @@ bool held_by_staging(const Experiment& e) {
   return limit && (limit->kind == "memory" || limit->kind == "staging");
 }
 
+// How the ring's slowest hop goes, and the link that holds it.
+std::pair<std::string, std::string> way_of(const CollectivePricer& c) {
+  const Transport t = c.transport();
+  const std::string via = t == Transport::shm ? "staged" : std::string(name(t));
+  if (!c.path_limit()) return {via, ""};
+  return {via, fmt::format("{}, {}", c.path_limit()->name, text(c.path_limit()->bandwidth.value))};
+}
+
 // What the collective's numbers rest on: its transport and the link that limits it.
 std::string rests_on_links(const Experiment& e) {
   const auto& c = e.collectives();
   if (!c.path_limit()) return "no collective";
+  if (c.transport() == Transport::nvlink)
+    return e.machine().collectives.empty() ? "fitted: NCCL's NVLink law"
+                                           : "NCCL's NVLink law, scaled to measurements of the box";
   const bool staged = c.transport() == Transport::shm;
   const auto& hop = staged ? c.interconnect().shm.hop_ll : c.interconnect().p2p.hop_ll;
   const auto& limit = c.path_limit()->bandwidth;
@@ -138,11 +149,10 @@ void describe_step(const Experiment& e, RunReport& r) {
   for (const auto& item : b.items) {
     if (item.time == Duration()) continue;
     const bool links = item.resource == "interconnect";
-    const std::string via = !links                                          ? ""
-                            : e.collectives().transport() == Transport::shm ? "staged"
-                                                                            : "P2P";
+    const auto [via, link] =
+        links ? way_of(e.collectives()) : std::pair<std::string, std::string>();
     r.breakdown.push_back(
-        {item.group, item.resource, via, item.time.ms(), item.time / step, item.provenance,
+        {item.group, item.resource, via, link, item.time.ms(), item.time / step, item.provenance,
          links
              ? rests_on_collective(e, item.group, shape)
              : fmt::format("{}, median error {:.0f} %", name(item.provenance), item.error * 100)});
@@ -152,7 +162,7 @@ void describe_step(const Experiment& e, RunReport& r) {
     const auto& dispatch = e.build().dispatch;
     const Duration waits = step - b.device;
     r.breakdown.push_back(
-        {"waiting for the host thread", "kernel launch", "", waits.ms(), waits / step,
+        {"waiting for the host thread", "kernel launch", "", "", waits.ms(), waits / step,
          dispatch.basis,
          busiest.captured
              ? fmt::format("{}: scheduler and graph launch", name(e.build().step_host.basis))

@@ -164,6 +164,11 @@ const std::map<std::string, ErrorBar>& topology_row_bars() {
   return bars;
 }
 
+bool is_topology_file(const std::string& path) {
+  const auto settings = load_yaml(path, {});
+  return settings && settings->is_map() && settings->find("rows");
+}
+
 Expected<std::vector<TopologyLine>> score_topology_file(const std::string& path) {
   const auto settings = load_yaml(path, {});
   if (!settings) return tl::unexpected(settings.error());

@@ -19,6 +19,9 @@ std::vector<Copy> parse_flows(const std::string& text, int gpus, Bytes bytes, co
 /// host ("host_numbers"), and of the engines' own kernels ("kernel").
 const std::map<std::string, ErrorBar>& topology_row_bars();
 
+/// Whether a file holds measured transfers: it has `rows`.
+bool is_topology_file(const std::string& path);
+
 /// Reads a file of measured transfers on one machine and predicts each: `machine:`, `source:`,
 /// `bytes:` and `rows:`. A row of copies has a `kind` and its `flows`, what holds for them (`p2p`,
 /// `mover`, `acs_redirect`), and what was `measured`; one of collectives an `op`, `gpus`, `kernel`,
