@@ -47,7 +47,7 @@ Json nccl(const TopologyView& v) {
     for (std::size_t j = 0; j < gpus.size(); ++j) {
       if (i == j) continue;
       Json& list = transports[std::string(name(v.machine.topology.path_kind(gpus[i], gpus[j])))];
-      const std::string word(name(static_cast<Transport>(n.transports[i][j])));
+      const std::string word(name(n.transports[i][j]));
       if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
     }
   Json protocols = Json::array();

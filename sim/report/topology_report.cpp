@@ -58,7 +58,7 @@ std::string fullest_link(const CollectiveBox& box) {
   }
   if (const auto& capacity = box.interconnect().staging_capacity;
       capacity && staged > 0 && capacity->value.count() / staged < each)
-    out = capacity->label.empty() ? "staging capacity" : capacity->label;
+    out = "staging capacity";
   return out;
 }
 
@@ -87,8 +87,7 @@ NcclOutlook outlook(const Machine& machine, const CollectivePricer& pricer) {
   for (int i = 0; i < box.ranks(); ++i) {
     out.transports.emplace_back();
     for (int j = 0; j < box.ranks(); ++j)
-      out.transports.back().push_back(
-          static_cast<double>(i == j ? Transport::local : box.transport(i, j)));
+      out.transports.back().push_back(i == j ? Transport::local : box.transport(i, j));
   }
   out.view = pricer.view();
   out.ring_transport = pricer.transport();
@@ -130,13 +129,13 @@ std::vector<PairKind> pair_kinds(const TopologyView& v) {
       const auto one_way = [&](const Matrix& m) {
         return m[i][j] == m[j][i] ? gbps(m[i][j]) : gbps(m[i][j]) + "/" + gbps(m[j][i]);
       };
-      PairKind kind{t.path_kind(t.gpus()[i], t.gpus()[j]),
-                    {one_way(v.one_way), one_way(v.one_way_staged), gbps(v.both_ways[i][j]),
-                     gbps(v.both_ways_staged[i][j]), time_text(v.latency_us[i][j]),
-                     time_text(v.latency_us_staged[i][j]),
-                     std::string(name(static_cast<Transport>(v.nccl->transports[i][j])))},
-                    1,
-                    gpu_name(v.machine, i) + " - " + gpu_name(v.machine, j)};
+      PairKind kind{
+          t.path_kind(t.gpus()[i], t.gpus()[j]),
+          {one_way(v.one_way), one_way(v.one_way_staged), gbps(v.both_ways[i][j]),
+           gbps(v.both_ways_staged[i][j]), time_text(v.latency_us[i][j]),
+           time_text(v.latency_us_staged[i][j]), std::string(name(v.nccl->transports[i][j]))},
+          1,
+          gpu_name(v.machine, i) + " - " + gpu_name(v.machine, j)};
       const auto same = std::find_if(out.begin(), out.end(), [&](const PairKind& o) {
         return o.path == kind.path && o.cells == kind.cells;
       });

@@ -13,7 +13,7 @@ using Matrix = std::vector<std::vector<double>>;
 /// What NCCL makes of all GPUs of a machine together.
 struct NcclOutlook {
   std::string version;
-  Matrix transports;  // per pair, a Transport
+  std::vector<std::vector<Transport>> transports;  // per pair; local on the diagonal
   NcclView view;
   Transport ring_transport = Transport::local;
   BytesPerSecond hop_rate;  // of a ring's hop while all of them are under way

@@ -383,7 +383,7 @@ std::string render_collective(const CollectiveReport& r) {
   if (staged && !r.machine.interconnect.p2p_capable)
     next += " --edit p2p=on" + again;
   else if (!r.others.empty())
-    next += again + " --kernel " + r.others.front();
+    next += again + " --kernel " + (r.kernel == "nccl" ? r.others.front() : "nccl");
   return out + fmt::format("\nnext   ceiling topology {}\n", next);
 }
 
