@@ -11,6 +11,7 @@ Interconnect with_timed_staging(const Topology& topology, const Interconnect& in
   const TimedAllReduces timed = *interconnect.timed;
   out.timed.reset();
   const int n = timed.ranks;
+  if (n > static_cast<int>(topology.gpus().size())) return out;
   const CollectiveBox box(topology, out, n, compute_capability);
   const NcclView view = nccl_view(topology, n, compute_capability, out.nccl);
   int staged = 0;

@@ -5,6 +5,7 @@
 
 #include "hardware/collective/eager.hpp"
 #include "hardware/collective/kernels/kernel.hpp"
+#include "hardware/collective/staging.hpp"
 #include "sim/cli/command.hpp"
 #include "sim/report/topology_report.hpp"
 #include "sim/report/transfer_report.hpp"
@@ -173,6 +174,9 @@ std::optional<Box> load(const Options& o, const Asked& asked, Reading& reading) 
     box.gpu = *gpu;
   else if (here.errors.empty())
     here.errors.append(gpu.error());
+  if (here.errors.empty())
+    box.base.interconnect =
+        with_timed_staging(box.base.topology, box.base.interconnect, box.gpu.compute_capability);
   if (const Settings* source = file->settings.find("source"); source && source->is_scalar())
     box.source = source->text();
   if (here.errors.empty() && asked.build && asked.build->architecture != box.gpu.architecture)

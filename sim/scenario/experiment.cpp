@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "hardware/collective/staging.hpp"
 #include "sim/base/assert.hpp"
 #include "sim/scenario/build_file.hpp"
 #include "sim/scenario/collective_files.hpp"
@@ -278,6 +279,9 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
     e->machine_.interconnect.nccl.channels = e->build_.nccl_channels->value;
     e->machine_.interconnect.nccl.min_nchannels.reset();
   }
+  if (reading.errors.empty())
+    e->machine_.interconnect = with_timed_staging(e->machine_.topology, e->machine_.interconnect,
+                                                  e->gpu_.compute_capability);
   std::optional<Machine> base;  // before edits, if there are any
   if (const Settings* edits = in.scenario.find("machine_edits")) {
     base = e->machine_;

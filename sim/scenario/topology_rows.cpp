@@ -7,27 +7,10 @@
 #include "hardware/collective/kernels/kernel.hpp"
 #include "sim/scenario/kernel_files.hpp"
 #include "sim/scenario/machine_file.hpp"
+#include "sim/scenario/transfer_text.hpp"
 #include "sim/scenario/yaml.hpp"
 
 namespace {
-
-// One end of a flow: GPUs by rank, or the host. Nothing after an error.
-std::vector<int> parse_end(std::string text, int gpus, const Location& where, Diagnostics& errors) {
-  text.erase(0, text.find_first_not_of(' '));
-  text.erase(text.find_last_not_of(' ') + 1);
-  if (text == "host") return {Copy::host};
-  const auto dots = text.find("..");
-  const auto first = parse<int>(text.substr(0, dots));
-  const auto last = dots == std::string::npos ? first : parse<int>(text.substr(dots + 2));
-  if (!first || !last || *last < *first || *first < 0 || *last >= gpus) {
-    errors.error(where, fmt::format("'{}' is no GPU and no range of GPUs", text),
-                 fmt::format("this machine has 0 to {}; 'host' is host memory", gpus - 1));
-    return {};
-  }
-  std::vector<int> out;
-  for (int i = *first; i <= *last; ++i) out.push_back(i);
-  return out;
-}
 
 std::vector<Copy> read_flows(Section& s, int gpus, Bytes bytes) {
   std::vector<Copy> out;
@@ -36,7 +19,7 @@ std::vector<Copy> read_flows(Section& s, int gpus, Bytes bytes) {
   Diagnostics& errors = s.reading().errors;
   const auto items = node->is_sequence() ? node->items() : std::vector<Settings>{*node};
   for (const Settings& item : items) {
-    const auto copies = parse_flows(item.text(), gpus, bytes, item.where(), errors);
+    const auto copies = parse_copies(item.text(), gpus, bytes, item.where(), errors);
     out.insert(out.end(), copies.begin(), copies.end());
   }
   if (items.empty()) s.error("flows", "flows must name at least one copy", "write '0>1'");
@@ -134,27 +117,6 @@ std::vector<TopologyLine> score_collectives(Section& s, const std::string& kind,
 }
 
 }  // namespace
-
-std::vector<Copy> parse_flows(const std::string& text, int gpus, Bytes bytes, const Location& where,
-                              Diagnostics& errors) {
-  const auto arrow = text.find('>');
-  const bool both = arrow != std::string::npos && arrow > 0 && text[arrow - 1] == '<';
-  if (arrow == std::string::npos) {
-    errors.error(where, fmt::format("'{}' is no flow", text),
-                 "write '0>1', '0<>1', 'host>0' or '0..3>4..7'");
-    return {};
-  }
-  const auto from = parse_end(text.substr(0, both ? arrow - 1 : arrow), gpus, where, errors);
-  const auto to = parse_end(text.substr(arrow + 1), gpus, where, errors);
-  auto out = each_to_each(from, to, bytes);
-  if (both) {
-    const auto back = each_to_each(to, from, bytes);
-    out.insert(out.end(), back.begin(), back.end());
-  }
-  if (out.empty() && !from.empty() && !to.empty())
-    errors.error(where, fmt::format("'{}' copies to itself", text), "name two different ends");
-  return out;
-}
 
 const std::map<std::string, ErrorBar>& topology_row_bars() {
   static const std::map<std::string, ErrorBar> bars = {

@@ -7,11 +7,6 @@
 #include "hardware/machine.hpp"
 #include "sim/report/topology_errors.hpp"
 
-/// Copies as text: "0>1", "0<>1" (both ways), "host>2", "0..3>4..7" (each to each, to itself
-/// excepted). Errors stand at `where`.
-std::vector<Copy> parse_flows(const std::string& text, int gpus, Bytes bytes, const Location& where,
-                              Diagnostics& errors);
-
 /// What kinds of rows there are and how far off a prediction may be: copies of one GPU alone
 /// ("single"), of disjoint or crossing pairs ("paired"), one per GPU all at once ("shifted"),
 /// between GPUs and host memory ("host"), and with several copies waiting at a GPU ("all_to_all");

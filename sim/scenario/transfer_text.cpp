@@ -82,17 +82,27 @@ void add_flows(const std::string& flow, int gpus, Bytes bytes, const Location& w
   const auto arrow = flow.find('>');
   if (arrow == std::string::npos) {
     errors.error(where, fmt::format("'{}' is no flow", flow),
-                 "write '0>4', '0<>4', '0>host', '0..3>4..7', '0>1..3' or 'all-to-all'");
+                 "write '0>4', '0<>4', '0>host', '0..3>4..7' (pairs), '0..3>>4..7' (each to each) or "
+                 "'all-to-all'");
     return;
   }
   const bool both = arrow > 0 && flow[arrow - 1] == '<';
+  const bool each = !both && flow.compare(arrow, 2, ">>") == 0;
   const auto from = parse_side(flow.substr(0, both ? arrow - 1 : arrow), gpus, where, errors);
-  const auto to = parse_side(flow.substr(arrow + 1), gpus, where, errors);
+  const auto to = parse_side(flow.substr(arrow + (each ? 2 : 1)), gpus, where, errors);
   if (from.empty() || to.empty()) return;
+  if (each) {
+    const auto copies = each_to_each(from, to, bytes);
+    if (copies.empty())
+      errors.error(where, fmt::format("'{}' copies to itself", flow), "name two different ends");
+    out.insert(out.end(), copies.begin(), copies.end());
+    return;
+  }
   if (from.size() != to.size() && from.size() != 1 && to.size() != 1) {
     errors.error(where,
                  fmt::format("'{}' does not pair up: {} to {} GPUs", flow, from.size(), to.size()),
-                 "two ranges of one length pair up, one GPU and a range go one to each");
+                 "two ranges of one length pair up, one GPU and a range go one to each; '>>' is each "
+                 "to each");
     return;
   }
   for (std::size_t i = 0; i < std::max(from.size(), to.size()); ++i) {

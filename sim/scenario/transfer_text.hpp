@@ -8,7 +8,8 @@
 #include "sim/base/diagnostics.hpp"
 
 /// Copies of `bytes` each from the text of `--flows`: "0>4, host>3, 3>host, 0<>1" (both ways),
-/// "all-to-all", and ranges: "0..3>4..7" pairs up, "0>1..3" is one to each, "1..3>0" each to one.
+/// "all-to-all", and ranges: "0..3>4..7" pairs up, "0>1..3" is one to each, "1..3>0" each to one,
+/// "0..3>>4..7" each to each (to itself excepted).
 /// "gpu4" is 4. What is wrong goes to `errors` at `where`, all of it.
 std::vector<Copy> parse_copies(const std::string& text, int gpus, Bytes bytes,
                                const Location& where, Diagnostics& errors);

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "hardware/collective/staging.hpp"
 #include "tests/support/hardware.hpp"
 
 namespace {
@@ -195,4 +196,20 @@ TEST_CASE("ranks of a symmetric box may be renamed: every price stays") {
         for (const Bytes size : {512_B, 64_KiB, 8_MiB})
           CHECK(a.price(op, size).time == b.price(op, size).time);
     }
+}
+
+TEST_CASE("times of eight cards say nothing of a box with four: its numbers come before the edit") {
+  Machine m = load_machine("8x-l40s-slow");
+  REQUIRE(m.interconnect.timed);
+  const Interconnect eight = with_timed_staging(m.topology, m.interconnect, 8.9);
+  REQUIRE(eight.staging_capacity);
+  // 14 steps of 8 x 16.384 kB of wire in 164.5 - 4.94 us: 11.5 GB/s.
+  CHECK(eight.staging_capacity->value.count() ==
+        Approx(14 * 8 * 16.384e3 / (164.5e-6 - 4.94e-6)).epsilon(1e-6));
+  Reading reading;
+  apply_machine_edits(m, yaml("gpus: 4"), reading);
+  CHECK_FALSE(with_timed_staging(m.topology, m.interconnect, 8.9).staging_capacity);
+  // As a run does it: first the numbers, then the edit.
+  m.interconnect = eight;
+  CHECK(CollectivePricer(m.topology, m.interconnect, 4, 8.9).path_limit()->kind == "staging");
 }
