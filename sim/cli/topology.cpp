@@ -179,6 +179,11 @@ std::optional<Box> load(const Options& o, const Asked& asked, Reading& reading) 
         with_timed_staging(box.base.topology, box.base.interconnect, box.gpu.compute_capability);
   if (const Settings* source = file->settings.find("source"); source && source->is_scalar())
     box.source = source->text();
+  if (here.errors.empty() && asked.build && asked.build->architecture != box.gpu.architecture)
+    here.errors.error(option("--engine-build " + o.build),
+                      fmt::format("the build is for {}, the GPUs are {}", asked.build->architecture,
+                                  box.gpu.architecture),
+                      "ceiling list names the builds and their GPUs");
   // As a scenario does: what the image sets comes before what a what-if changes.
   if (asked.build && asked.build->nccl_channels) {
     box.base.interconnect.nccl.channels = asked.build->nccl_channels->value;

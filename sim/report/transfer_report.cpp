@@ -309,10 +309,12 @@ std::string render_flows(const FlowsReport& r) {
                      text(o.time), o.limit);
   const auto staged = std::count_if(o.copies.begin(), o.copies.end(),
                                     [](const CopyOutcome& c) { return c.staged; });
-  const bool open = staged > 0 && !r.machine.interconnect.p2p_capable;
-  return out + fmt::format("\nnext   ceiling topology {}\n",
-                           open ? fmt::format("{} --edit p2p=on --flows '{}'", r.named, r.flows)
-                                : r.named + " --collective all_to_all");
+  std::string next = r.named;
+  if (staged > 0 && !r.machine.interconnect.p2p_capable)
+    next += fmt::format(" --edit p2p=on --flows '{}'", r.flows);
+  else if (r.machine.gpu_count() > 1)
+    next += " --collective all_to_all";
+  return out + fmt::format("\nnext   ceiling topology {}\n", next);
 }
 
 std::string flows_to_json(const FlowsReport& r) {

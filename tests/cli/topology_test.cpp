@@ -83,6 +83,7 @@ TEST_CASE("every next command that the screens name runs") {
       {"8x-rtx-pro-6000-kvm", "--collective", "all_reduce"},
       {"hgx-h200", "--collective", "all_reduce", "--kernel", "custom"},
       {"T04", "--route", "0,host"},
+      {"1x-h100", "--flows", "0<>host"},
       {"T04", "--edit", "link={from: gpu0, bandwidth: 26 GB/s}"}};
   for (const auto& words : asked) {
     const auto all = lines(shown(words));
@@ -252,6 +253,9 @@ TEST_CASE("everything that is wrong is said at once, with a way out") {
   check_refused({"T04", "--flows", "0>1", "--format", "dot"}, {"dot draws the graph"}, 1);
   check_refused({"8x-rtx-pro-6000-kvm", "--collective", "all_reduce", "--kernel", "one_shot"},
                 {"one_shot does not run", "what runs: nccl"}, 1);
+  check_refused({"hgx-h200", "--collective", "all_reduce", "--engine-build", "sglang-0.5.14-sm120",
+                 "--sizes", "4"},
+                {"the build is for sm120, the GPUs are sm90", "'4' needs a unit"}, 2);
   check_refused({"1x-h100", "--collective", "all_reduce"}, {"needs two"}, 1);
   check_refused({"1x-h100", "--flows", "0>1"}, {"GPU 0 only"}, 1);
 }
