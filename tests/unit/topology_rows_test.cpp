@@ -1,4 +1,4 @@
-// Files of measured transfers: how flows are written, and what is wrong with a file.
+// Files of measured transfers, and what is wrong with one.
 
 #include "sim/scenario/topology_rows.hpp"
 
@@ -8,14 +8,6 @@
 #include "tests/support/process.hpp"
 
 namespace {
-
-std::string flows(const std::string& text, int gpus = 8) {
-  Diagnostics errors;
-  std::string out;
-  for (const Copy& c : parse_flows(text, gpus, Bytes(1), {}, errors))
-    out += std::to_string(c.from) + ">" + std::to_string(c.to) + " ";
-  return errors.empty() ? out : errors.list()[0].message;
-}
 
 const std::string head = "schema: 1\nmachine: T04\nrows:\n";
 
@@ -30,20 +22,6 @@ std::string errors(const std::string& text) {
 }
 
 }  // namespace
-
-TEST_CASE("flows are written as arrows, ranges go each to each") {
-  CHECK(flows("0>1") == "0>1 ");
-  CHECK(flows(" 0 <> 3 ") == "0>3 3>0 ");
-  CHECK(flows("host>2") == "-1>2 ");
-  CHECK(flows("0..1>host") == "0>-1 1>-1 ");
-  CHECK(flows("0..1>0..2") == "0>1 0>2 1>0 1>2 ");
-  CHECK(flows("0>8") == "'8' is no GPU and no range of GPUs");
-  CHECK(flows("3..1>0") == "'3..1' is no GPU and no range of GPUs");
-  CHECK(flows("0") == "'0' is no flow");
-  CHECK(flows("0>") == "'' is no GPU and no range of GPUs");
-  CHECK(flows("1>1") == "'1>1' copies to itself");
-  CHECK(flows("host>host") == "'host>host' copies to itself");
-}
 
 TEST_CASE("a row is predicted on its machine, what is left out is not judged") {
   const auto lines = score(head +
