@@ -83,7 +83,7 @@ TEST_CASE("every mistake in a file of rows is reported at its place") {
   INFO(text);
   for (const char* words :
        {"rows.yaml:4:12: error: 'singel' is not a valid kind", "did you mean 'single'?",
-        "rows.yaml:5:33: error: '9' is no GPU", "this machine has 0 to 7",
+        "rows.yaml:5:33: error: there is no GPU 9", "the machine has GPUs 0 to 7",
         "rows.yaml:6:", "rows.3 needs 'flows'", "unknown key 'p2q'"})
     CHECK(text.find(words) != std::string::npos);
   CHECK(errors("schema: 1\nmachine: T99\nrows: []\n").find("there is no 'T99' in machines") !=
