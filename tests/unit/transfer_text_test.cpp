@@ -103,6 +103,8 @@ TEST_CASE("flows pair ranges up, spread one end over a range, and name the host"
   CHECK(text(copies(" gpu0 > gpu4 ")) == "0>4");
   CHECK(text(copies("all-to-all", 3)) == "0>1,0>2,1>0,1>2,2>0,2>1");
   CHECK(copies("all-to-all").size() == 56);
+  CHECK(text(copies("0..1>>2..3")) == "0>2,0>3,1>2,1>3");
+  CHECK(text(copies("0..7>>0..7")) == text(copies("all-to-all")));
 }
 
 TEST_CASE("wrong flows are all reported, each with a way out") {
