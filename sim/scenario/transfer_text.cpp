@@ -81,9 +81,10 @@ void add_flows(const std::string& flow, int gpus, Bytes bytes, const Location& w
   }
   const auto arrow = flow.find('>');
   if (arrow == std::string::npos) {
-    errors.error(where, fmt::format("'{}' is no flow", flow),
-                 "write '0>4', '0<>4', '0>host', '0..3>4..7' (pairs), '0..3>>4..7' (each to each) or "
-                 "'all-to-all'");
+    errors.error(
+        where, fmt::format("'{}' is no flow", flow),
+        "write '0>4', '0<>4', '0>host', '0..3>4..7' (pairs), '0..3>>4..7' (each to each) or "
+        "'all-to-all'");
     return;
   }
   const bool both = arrow > 0 && flow[arrow - 1] == '<';
@@ -99,10 +100,10 @@ void add_flows(const std::string& flow, int gpus, Bytes bytes, const Location& w
     return;
   }
   if (from.size() != to.size() && from.size() != 1 && to.size() != 1) {
-    errors.error(where,
-                 fmt::format("'{}' does not pair up: {} to {} GPUs", flow, from.size(), to.size()),
-                 "two ranges of one length pair up, one GPU and a range go one to each; '>>' is each "
-                 "to each");
+    errors.error(
+        where, fmt::format("'{}' does not pair up: {} to {} GPUs", flow, from.size(), to.size()),
+        "two ranges of one length pair up, one GPU and a range go one to each; '>>' is each "
+        "to each");
     return;
   }
   for (std::size_t i = 0; i < std::max(from.size(), to.size()); ++i) {

@@ -94,6 +94,7 @@ TEST_CASE("no text of flows or sizes makes a copy to itself, out of range, or no
 TEST_CASE("flows pair ranges up, spread one end over a range, and name the host") {
   CHECK(text(copies("0>4,1>5")) == "0>4,1>5");
   CHECK(text(copies("0..3>4..7")) == "0>4,1>5,2>6,3>7");
+  CHECK(text(copies("0..1>>0..2")) == "0>1,0>2,1>0,1>2");
   CHECK(text(copies("0>1..3")) == "0>1,0>2,0>3");
   CHECK(text(copies("1..3>0")) == "1>0,2>0,3>0");
   CHECK(text(copies("0>host, host>3")) == "0>host,host>3");
