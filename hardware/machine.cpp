@@ -8,9 +8,8 @@ namespace {
 
 TransportSpec read_transport(Section& s, bool staged) {
   const TransportSpec untimed = untimed_transport(staged);
-  auto hop = s.constant<Duration>("hop_latency", untimed.hop_ll.value, plausible_time());
-  if (!s.has("hop_latency")) hop.basis = untimed.hop_ll.basis;
-  return timed_transport(staged, hop);
+  const auto hop = s.constant<Duration>("hop_latency", untimed.hop_ll.value, plausible_time());
+  return s.has("hop_latency") ? timed_transport(staged, hop) : untimed;
 }
 
 // `p2p: on`, or what holds for most pairs and which ones differ. The pairs are names of GPUs.

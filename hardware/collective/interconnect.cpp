@@ -12,5 +12,6 @@ TransportSpec timed_transport(bool staged, const Constant<Duration>& hop_ll) {
   TransportSpec out = untimed_transport(staged);
   out.hop_simple = out.hop_simple + hop_ll.value - out.hop_ll.value;
   out.hop_ll = hop_ll;
+  out.timed = true;
   return out;
 }

@@ -11,6 +11,7 @@
 struct TransportSpec {
   Constant<Duration> hop_ll;  // one LL hop, sender's store to receiver's read
   Duration hop_simple;        // one Simple step: flag, fence, barrier
+  bool timed = false;         // somebody stated or timed this host's, else the law's own
 };
 
 /// What a host that nobody timed is taken for: hops of 1.02 us direct (0.9 to 1.4 seen) and 1.456

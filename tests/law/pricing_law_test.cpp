@@ -173,6 +173,28 @@ TEST_CASE("NCCL takes peer access only where it may") {
   CHECK(transport(2) == Transport::shm);
 }
 
+TEST_CASE("a staged price is known within a factor of three until the host was timed") {
+  const Topology box = flat_box(8, 4, 53.4);
+  const auto spread = [&](const Interconnect& i) {
+    return CollectivePricer(box, i, 8, blackwell).price(Collective::all_reduce, 64_KiB).spread;
+  };
+  Interconnect i = interconnect();
+  i.shm = untimed_transport(true);
+  CHECK(spread(i) == 3);
+  i.shm = timed_transport(true, i.shm.hop_ll);
+  CHECK(spread(i) == 1.4);
+  i.shm = untimed_transport(true);
+  i.staging_capacity = Constant<BytesPerSecond>();
+  i.staging_capacity->value = BytesPerSecond(20e9);
+  CHECK(spread(i) == 1.4);
+  CHECK(spread(direct_interconnect()) == 1.2);
+  // The home machine states both of its numbers.
+  const Machine home = load_machine("8x-rtx-pro-6000-kvm");
+  CHECK(CollectivePricer(home.topology, home.interconnect, 8, blackwell)
+            .price(Collective::all_reduce, 64_KiB)
+            .spread == 1.4);
+}
+
 TEST_CASE("a price rests on what it waits for, and never on more than the fitted law") {
   Topology box = flat_box(8, 4, 53.4, 22);
   Interconnect i = interconnect();

@@ -71,13 +71,10 @@ CollectivePrice nccl_ring(Collective op, Bytes size, const CollectiveBox& box, c
   const Provenance limit =
       out.limit == "links" ? box.path_limit()->bandwidth.basis : transport.hop_ll.basis;
   out.provenance = broadcast ? Provenance::assumed : std::max(Provenance::fitted, limit);
-  // Direct rings of a host that was not timed: 20 % nine times out of ten; staged ones a factor of
-  // 1.4 where both numbers of the host are known, else 3.
-  const bool host_known =
-      transport.hop_ll.basis <= Provenance::fitted && transport.hop_ll.spread < 1.4;
-  out.spread = !staged ? 1.2 : host.staging_capacity || !host_known ? 1.4 : 1.2;
-  if (staged && !host.staging_capacity && transport.hop_ll.basis >= Provenance::assumed)
-    out.spread = 3;
+  // Direct rings: 20 % nine times out of ten; staged ones a factor of 1.4 where the host's numbers
+  // are known, else 3.
+  const bool host_known = transport.timed || host.staging_capacity;
+  out.spread = !staged ? 1.2 : host_known ? 1.4 : 3;
   out.time = Duration::from_us(us);
   return out;
 }
