@@ -15,8 +15,8 @@ LatencySummary summarise(std::vector<double> values) {
 
 }  // namespace
 
-MetricsCollector::MetricsCollector(const WorkloadPlan& plan, int decode_log_interval)
-    : plan_(plan), decode_log_interval_(decode_log_interval) {}
+MetricsCollector::MetricsCollector(int decode_log_interval)
+    : decode_log_interval_(decode_log_interval) {}
 
 void MetricsCollector::on_clock(TimePoint at) {
   measuring_ = true;
@@ -28,7 +28,7 @@ void MetricsCollector::on_clock(TimePoint at) {
 }
 
 void MetricsCollector::on_send(std::size_t index, RequestId id, TimePoint at) {
-  records_[id] = {index, at, at, at, 0, false};
+  records_[id] = {index, at, at, at, 0, 0, false};
 }
 
 void MetricsCollector::on_tokens(const Request& request, int new_tokens, TimePoint at_client) {
@@ -48,6 +48,7 @@ void MetricsCollector::on_finish(const Request& request, TimePoint at_client) {
   const auto it = records_.find(request.id);
   if (it == records_.end()) return;
   it->second.finished = true;
+  it->second.input = request.prompt;
   end_ = std::max(end_, at_client);
 }
 
@@ -91,7 +92,7 @@ RunMetrics MetricsCollector::summary(const ServerCounts& counts) const {
   for (const auto& [id, r] : records_) {
     if (!r.finished) continue;
     ++m.completed;
-    m.input_tokens += plan_.requests[r.index].input;
+    m.input_tokens += r.input;
     m.output_tokens += r.tokens;
     ttft.push_back((r.first - r.sent).ms());
     e2e.push_back((r.last - r.sent).ms());

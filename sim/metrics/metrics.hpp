@@ -45,7 +45,7 @@ std::vector<std::string> metric_names();
 class MetricsCollector final : public Observer, public Client::Listener {
  public:
   /// `decode_log_interval`: decode passes per log line of the server.
-  explicit MetricsCollector(const WorkloadPlan& plan, int decode_log_interval = 40);
+  explicit MetricsCollector(int decode_log_interval = 40);
 
   void on_clock(TimePoint at) override;
   void on_send(std::size_t index, RequestId id, TimePoint at) override;
@@ -60,10 +60,9 @@ class MetricsCollector final : public Observer, public Client::Listener {
   struct Record {
     std::size_t index = 0;
     TimePoint sent, first, last;
-    std::int64_t tokens = 0;
+    std::int64_t tokens = 0, input = 0;
     bool finished = false;
   };
-  const WorkloadPlan& plan_;
   int decode_log_interval_;
   TimePoint clock_;
   bool measuring_ = false;

@@ -458,7 +458,7 @@ RunMetrics Experiment::run(Only only) {
   const HostTimes host = host_times(only);
   Simulation simulation;
   Server server(simulation, step, setup, host, build_.sparse_attention ? model_.indexer->top_k : 0);
-  MetricsCollector metrics(workload_);
+  MetricsCollector metrics;
   server.subscribe(metrics);
   Client client(simulation, server, workload_, metrics);
   client.start();

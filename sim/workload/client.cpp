@@ -19,24 +19,33 @@ void Client::warm_up() {
 
 void Client::begin() {
   measuring_ = true;
-  listener_.on_clock(simulation_.now());
-  for (std::size_t i = 0; i < plan_.requests.size(); ++i)
-    simulation_.schedule_in(plan_.requests[i].send_at, Phase::arrival,
-                            [this, i] { request_arrives(i); });
+  clock_ = simulation_.now();
+  listener_.on_clock(clock_);
+  source_ = plan_.source();
+  pull();
 }
 
-void Client::request_arrives(std::size_t index) {
+void Client::pull() {
+  PlannedRequest r;
+  if (!source_->next(r)) return;
+  const TimePoint at = clock_ + r.send_at;
+  simulation_.schedule(at, Phase::arrival, [this, r] {
+    request_arrives(r);
+    pull();
+  });
+}
+
+void Client::request_arrives(PlannedRequest request) {
   if (plan_.max_concurrency && under_way_ >= *plan_.max_concurrency)
-    behind_semaphore_.push_back(index);
+    behind_semaphore_.push_back(std::move(request));
   else
-    send(index);
+    send(request);
 }
 
-void Client::send(std::size_t index) {
+void Client::send(const PlannedRequest& r) {
   ++under_way_;
-  const PlannedRequest& r = plan_.requests[index];
-  const RequestId id = server_.send(r.input, r.output, r.output);
-  listener_.on_send(index, id, simulation_.now());
+  const RequestId id = server_.send(r.input, r.limit(), r.output);
+  listener_.on_send(sent_++, id, simulation_.now());
 }
 
 void Client::on_finish(const Request& request, TimePoint at_client) { done(request, at_client); }
@@ -47,7 +56,7 @@ void Client::done(const Request&, TimePoint at_client) {
     if (measuring_) {
       --under_way_;
       if (behind_semaphore_.empty()) return;
-      const std::size_t next = behind_semaphore_.front();
+      const PlannedRequest next = behind_semaphore_.front();
       behind_semaphore_.pop_front();
       send(next);
     } else if (warmed_up_ < plan_.warm_up.size()) {

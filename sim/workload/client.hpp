@@ -26,8 +26,9 @@ class Client final : public Observer {
  private:
   void warm_up();
   void begin();
-  void request_arrives(std::size_t index);
-  void send(std::size_t index);
+  void pull();
+  void request_arrives(PlannedRequest request);
+  void send(const PlannedRequest& request);
   void done(const Request& request, TimePoint at_client);
 
   Simulation& simulation_;
@@ -36,6 +37,9 @@ class Client final : public Observer {
   Listener& listener_;
   std::size_t warmed_up_ = 0;
   std::int64_t under_way_ = 0;
-  std::deque<std::size_t> behind_semaphore_;
+  std::unique_ptr<RequestSource> source_;
+  std::size_t sent_ = 0;
+  TimePoint clock_;
+  std::deque<PlannedRequest> behind_semaphore_;
   bool measuring_ = false;
 };
