@@ -17,3 +17,22 @@ struct PlannedRequest {
 
   std::int64_t limit() const { return max_new > 0 ? max_new : output; }
 };
+
+/// The client as a server's loop sees it: who is sent next, and that somebody is done.
+class Load {
+ public:
+  /// A request that will be sent.
+  struct Sending {
+    const PlannedRequest* request = nullptr;  // null: nothing more is known to come
+    TimePoint at;
+    std::int64_t index = -1;  // in the benchmark; -1: a warm-up request
+  };
+
+  virtual ~Load() = default;
+  /// The next request that is sent as far as is known now. Valid until take() or ended().
+  virtual Sending next() = 0;
+  /// It was sent.
+  virtual void take() = 0;
+  /// A request has ended (finished or rejected) at the client. Called in the order of time.
+  virtual void ended(std::int64_t index, std::int64_t session, TimePoint at_client) = 0;
+};

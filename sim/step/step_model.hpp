@@ -107,6 +107,15 @@ class StepModel {
   /// `captured`: the pass is one CUDA graph (the shape must already be padded to a captured size).
   Timeline cost(const PassShape& pass, bool captured) const;
   Breakdown breakdown(const PassShape& pass, bool captured) const;
+  /// The operators [first, last) of a block in a row, which must not cut a fork from its join.
+  Timeline stretch(const LayerBlock& block, std::size_t first, std::size_t last,
+                   const PassShape& pass, bool captured) const;
+  /// The time of one operator alone.
+  Duration time(const Operator& op, const LayerBlock& block, const PassShape& pass) const;
+  /// The issue of an operator's launches, `total` of device time in all.
+  Timeline issued(const Operator& op, Duration total, bool captured) const;
+  /// What goes before the operators of a pass: the launch of its graph.
+  Timeline graph_launch(bool captured) const;
   const ModelGraph& graph() const { return graph_; }
   const ExpertPopularity& popularity() const { return popularity_; }
 
@@ -119,9 +128,11 @@ class StepModel {
   };
   Priced price(const Operator& op, const PassShape& pass, int small_kernels) const;
   Duration counted(const Priced& priced) const;
+  int small_kernels(const LayerBlock& block) const;
+  bool host_counts() const { return only_ == Only::everything || only_ == Only::launch; }
   template <class Visit>
-  Duration walk_block(const LayerBlock& block, const PassShape& pass, bool side_streams,
-                      Visit visit) const;
+  Duration walk_block(const LayerBlock& block, std::size_t first, std::size_t last,
+                      const PassShape& pass, bool side_streams, Visit visit) const;
 
   ModelGraph graph_;
   const CostModels& costs_;
