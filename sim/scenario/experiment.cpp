@@ -88,14 +88,37 @@ std::string choose_build(const std::string& engine, const std::string& version, 
 
 // Whether a back end of the build answers from fitted tables.
 bool wants_tables(const BackEnds& b, const Settings& laws) {
-  const std::pair<const char*, const std::string*> all[] = {{"gemm", &b.gemm},
-                                                            {"batched_gemm", &b.batched_gemm},
-                                                            {"moe", &b.moe},
-                                                            {"mla_decode", &b.mla_decode},
-                                                            {"mla_prefill", &b.mla_prefill}};
+  const std::pair<const char*, const std::string*> all[] = {
+      {"gemm", &b.gemm},
+      {"batched_gemm", &b.batched_gemm},
+      {"moe", &b.moe},
+      {"mla_decode", &b.mla_decode},
+      {"mla_prefill", &b.mla_prefill},
+      {"attention_decode", &b.attention_decode},
+      {"attention_prefill", &b.attention_prefill}};
   for (const auto& [kernel, back_end] : all)
-    if (text_of(laws.at(fmt::format("{}.{}.model", kernel, *back_end))) == "table") return true;
+    if (text_of(laws.at(fmt::format("{}.{}.model", kernel, *back_end))).ends_with("table"))
+      return true;
   return false;
+}
+
+// The kernel classes of a model that its build names no back end for.
+std::vector<std::string> unnamed_back_ends(const BackEnds& b, const ModelSpec& m) {
+  std::vector<std::string> out;
+  const auto need = [&](const char* kernel, const std::string& back_end) {
+    if (back_end.empty()) out.push_back(kernel);
+  };
+  if (m.mla()) {
+    need("batched_gemm", b.batched_gemm);
+    need("mla_decode", b.mla_decode);
+    need("mla_prefill", b.mla_prefill);
+  } else {
+    need("attention_decode", b.attention_decode);
+    need("attention_prefill", b.attention_prefill);
+  }
+  if (m.indexer) need("indexer", b.indexer);
+  if (m.moe) need("moe", b.moe);
+  return out;
 }
 
 // Every tensor parallel size that this model and this machine allow, for people.
@@ -325,7 +348,15 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
       if (e->build_.architecture != e->gpu_.architecture)
         s.error("build", fmt::format("build '{}' is for {}, the GPUs are {}", in.build_id,
                                      e->build_.architecture, e->gpu_.architecture));
-      if (e->build_.sparse_attention && !e->model_.indexer)
+      if (const auto missing = unnamed_back_ends(e->build_.back_ends, e->model_); !missing.empty())
+        s.error("build",
+                fmt::format("build '{}' names no back end for kernels of this model: {}",
+                            in.build_id, fmt::join(missing, ", ")),
+                fmt::format("add them to back_ends in hardware/builds/{}.yaml, or take another "
+                            "build",
+                            in.build_id));
+      // MLA without an indexer: the build's kernels are for a model that has one.
+      if (e->build_.sparse_attention && e->model_.mla() && !e->model_.indexer)
         s.error("build", fmt::format("build '{}' runs sparse attention, the model has no indexer",
                                      in.build_id));
     }
@@ -353,7 +384,7 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
         f.weight_groups = weights.groups;
         if (e->build_.extra_memory > Bytes(0))
           f.weight_groups.emplace_back("copies", e->build_.extra_memory);
-        f.kv_per_token = kv_bytes_per_token(e->model_, e->kv_);
+        f.kv_per_token = kv_bytes_per_token(e->model_, e->kv_, e->tensor_parallel_);
       } else {
         // Something is wrong already: read the options for their own errors, with sizes that fit.
         f.gpu_memory = Bytes(std::int64_t{1} << 50);
@@ -370,9 +401,10 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
       if (!tables) return tl::unexpected(tables.error());
       e->tables_ = std::move(*tables);
     }
-    e->costs_ = read_cost_models(
-        {e->gpu_, e->tables_.get(), e->build_.engine, e->build_.version, in.tables_id != in.gpu_id},
-        e->build_.back_ends, laws, reading);
+    CostContext context{e->gpu_, e->tables_.get(), e->build_.engine, e->build_.version,
+                        in.tables_id != in.gpu_id};
+    if (const GqaSpec* g = e->model_.gqa()) context.head_dim = g->head_dim;
+    e->costs_ = read_cost_models(context, e->build_.back_ends, laws, reading);
   }
   if (!reading.errors.empty()) return tl::unexpected(reading.errors);
   if (values) *values = reading.values;
@@ -412,16 +444,21 @@ StepModel Experiment::make_step(Only only) const {
   if (fitted_) launch.small_kernels = build_.small_kernels;
   GraphOptions graph;
   graph.tensor_parallel = tensor_parallel_;
-  graph.sparse_attention = build_.sparse_attention;
+  graph.sparse_attention = sparse_attention();
   graph.kv = kv_;
   graph.bf16_activations = bf16_activations_;
   if (const auto it = build_.indexer_layers.find(inputs_.model_id);
       it != build_.indexer_layers.end())
     graph.indexer_layers = it->second;
-  return StepModel(
-      build_mla_moe_graph(model_, graph), costs_, *collectives_,
-      ExpertPopularity(model_.moe.experts, model_.moe.experts_per_token, workload_.expert_skew),
-      launch, only);
+  const MoeSpec moe = model_.moe.value_or(MoeSpec{1, 1, 0, 1});
+  StepModel step(build_graph(model_, graph), costs_, *collectives_,
+                 ExpertPopularity(moe.experts, moe.experts_per_token, workload_.expert_skew),
+                 launch, only);
+  // SGLang's attention (FlashInfer, FlashAttention-3) and FP8 caches were not measured mixed.
+  const bool flash = build_.engine == "vllm" && kv_ == Precision::bf16;
+  step.set_attention(gpu_, flash ? flash_attention(gpu_) : AttentionKernel{});
+  if (fitted_) step.set_residuals(build_.residuals);
+  return step;
 }
 
 HostTimes Experiment::host_times(Only only) const {
@@ -438,7 +475,7 @@ HostTimes Experiment::host_times(Only only) const {
 
 std::vector<SteadyPass> Experiment::passes(Only only) const {
   const StepModel step = make_step(only);
-  const std::int64_t top_k = build_.sparse_attention ? model_.indexer->top_k : 0;
+  const std::int64_t top_k = sparse_attention() ? model_.indexer->top_k : 0;
   return steady_passes(workload_, {step, sizes_, host_times(only), top_k});
 }
 
@@ -457,7 +494,7 @@ RunMetrics Experiment::run(Only only) {
   const StepModel step = make_step(only);
   const HostTimes host = host_times(only);
   Simulation simulation;
-  Server server(simulation, step, setup, host, build_.sparse_attention ? model_.indexer->top_k : 0);
+  Server server(simulation, step, setup, host, sparse_attention() ? model_.indexer->top_k : 0);
   MetricsCollector metrics(workload_);
   server.subscribe(metrics);
   Client client(simulation, server, workload_, metrics);

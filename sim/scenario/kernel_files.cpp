@@ -61,8 +61,10 @@ Expected<std::shared_ptr<const KernelTables>> shared_kernel_tables(const GpuSpec
   const std::lock_guard lock(mutex);
   auto& tables = loaded[fmt::format("{} {} {}", data_folder(), tables_of, gpu.id)];
   if (!tables) {
-    auto fresh = load_kernel_tables(gpu, tables_of,
-                                    {"gemm", "mla_bmm", "moe", "generation_mla", "context_mla"});
+    auto fresh =
+        load_kernel_tables(gpu, tables_of,
+                           {"gemm", "mla_bmm", "moe", "generation_mla", "context_mla",
+                            "generation_attention", "context_attention", "mixed_attention"});
     if (!fresh) return tl::unexpected(fresh.error());
     tables = std::make_shared<const KernelTables>(std::move(*fresh));
   }

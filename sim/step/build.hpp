@@ -7,6 +7,7 @@
 
 #include "hardware/collective/pricing.hpp"
 #include "models/cost/cost_models.hpp"
+#include "sim/step/step_model.hpp"
 
 /// A range in which a build was seen to run slower than any law: told, never modelled.
 struct KnownDefect {
@@ -42,6 +43,8 @@ struct Build {
   Constant<Duration> dispatch;   // framework time per kernel launch, on top of the driver's
   Constant<Duration> step_host;  // receive, schedule and broadcast, per pass
   Constant<Duration> sequence_host;  // post-processing per running sequence and pass
+  Constant<Duration> cold_start;     // what the first request of a server waits besides
+  PassResiduals residuals;
   /// The two numbers of a build that may be fitted on served decode steps (`ceiling fit build`).
   std::optional<Constant<Duration>> small_kernels;   // of one layer, all of them together
   std::optional<Constant<BytesPerSecond>> moe_rate;  // at which weights of touched experts are read
