@@ -12,6 +12,8 @@ struct GraphOptions {
   Precision kv = Precision::bf16;
   /// Layers that own an indexer; the others reuse their picks. Nothing: all layers.
   std::optional<int> indexer_layers = std::nullopt;
+  /// The attention kernels as measured write the new keys and values (grouped queries).
+  bool attention_writes_kv = false;
   bool bf16_activations = false;  // of the routed experts (A16), else quantised as the weights
 };
 

@@ -33,7 +33,7 @@ class Builder : GraphParts {
         graph.blocks.push_back({o_.sparse_attention ? name + " without indexer" : name,
                                 layers - with, layer(dense, false), true});
     }
-    graph.blocks.push_back({"head", 1, head()});
+    graph.blocks.push_back({"head", 1, head(4)});
     return graph;
   }
 

@@ -52,7 +52,7 @@ void GraphParts::moe(Operators& ops) const {
   }
 }
 
-GraphParts::Operators GraphParts::head() const {
+GraphParts::Operators GraphParts::head(double sampling_bytes) const {
   Operators ops = {small("final_norm", 1, 4 * m_.hidden * activation)};
   const std::int64_t vocab = m_.vocab;
   ops.push_back(
@@ -61,6 +61,8 @@ GraphParts::Operators GraphParts::head() const {
   if (o_.tensor_parallel > 1)
     ops.push_back({"logits_all_gather", "logits all-gather", 1,
                    CollectiveOp{Collective::all_gather, vocab * activation, Rows::sequences}});
-  ops.push_back({"sampling", "head and sampling", 10, ElementwiseOp{vocab * 4, Rows::sequences}});
+  ops.push_back(
+      {"sampling", "head and sampling", 10,
+       ElementwiseOp{static_cast<std::int64_t>(m_.vocab * sampling_bytes), Rows::sequences}});
   return ops;
 }

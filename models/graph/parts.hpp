@@ -20,7 +20,8 @@ class GraphParts {
   Operators embedding() const;
   /// From the norm behind attention to the end of the layer.
   void feed_forward(Operators& ops, bool dense) const;
-  Operators head() const;
+  /// `sampling_bytes` of a logit, read and written by each of the ten kernels of sampling.
+  Operators head(double sampling_bytes) const;
 
  private:
   void mlp(Operators& ops, const std::string& group, std::int64_t inter, Precision precision,

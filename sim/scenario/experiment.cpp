@@ -61,11 +61,25 @@ std::string text_of(const Settings* node) {
   return node && node->is_scalar() ? node->text() : std::string();
 }
 
-// The build when the scenario names none: of this engine on this GPU, in the nearest version where
-// the scenario states one, else the first by name.
+// The kernel classes that a model needs beside those of every model and that a build names no back
+// end for.
+std::vector<std::string> unnamed_back_ends(const Settings& build, const ModelSpec& m) {
+  std::vector<std::string> needed =
+      m.mla() ? std::vector<std::string>{"batched_gemm", "mla_decode", "mla_prefill"}
+              : std::vector<std::string>{"attention_decode", "attention_prefill"};
+  if (m.indexer) needed.push_back("indexer");
+  if (m.moe) needed.push_back("moe");
+  std::erase_if(needed, [&](const auto& kernel) { return build.at("back_ends." + kernel); });
+  return needed;
+}
+
+// The build when the scenario names none: of this engine on this GPU with kernels for this model,
+// in the nearest version where the scenario states one, else the first by name.
 std::string choose_build(const std::string& engine, const std::string& version, const Settings& gpu,
                          Inputs& inputs) {
   const std::string architecture = text_of(gpu.find("architecture"));
+  Reading ignored;  // make() reads the model again and says what is wrong with it
+  const ModelSpec model = read_model(inputs.model_id, inputs.model, ignored);
   std::string best;
   double distance = 0;
   for (const auto& name : data_names("hardware/builds")) {
@@ -73,6 +87,7 @@ std::string choose_build(const std::string& engine, const std::string& version, 
     if (!file || text_of(file->settings.find("engine")) != engine ||
         text_of(file->settings.find("architecture")) != architecture)
       continue;
+    if (ignored.errors.empty() && !unnamed_back_ends(file->settings, model).empty()) continue;
     const double away =
         version.empty() ? 0 : version_distance(version, text_of(file->settings.find("version")));
     if (!best.empty() && away >= distance) continue;
@@ -100,25 +115,6 @@ bool wants_tables(const BackEnds& b, const Settings& laws) {
     if (text_of(laws.at(fmt::format("{}.{}.model", kernel, *back_end))).ends_with("table"))
       return true;
   return false;
-}
-
-// The kernel classes of a model that its build names no back end for.
-std::vector<std::string> unnamed_back_ends(const BackEnds& b, const ModelSpec& m) {
-  std::vector<std::string> out;
-  const auto need = [&](const char* kernel, const std::string& back_end) {
-    if (back_end.empty()) out.push_back(kernel);
-  };
-  if (m.mla()) {
-    need("batched_gemm", b.batched_gemm);
-    need("mla_decode", b.mla_decode);
-    need("mla_prefill", b.mla_prefill);
-  } else {
-    need("attention_decode", b.attention_decode);
-    need("attention_prefill", b.attention_prefill);
-  }
-  if (m.indexer) need("indexer", b.indexer);
-  if (m.moe) need("moe", b.moe);
-  return out;
 }
 
 // Every tensor parallel size that this model and this machine allow, for people.
@@ -222,10 +218,10 @@ Expected<Inputs> resolve(const Scenario& scenario) {
         }
       }
     } else if (!kind.empty()) {
-      errors.error(
-          engine->where(),
-          fmt::format("no build of '{}' for {} GPUs", kind, text_of(in.gpu.find("architecture"))),
-          fmt::format("builds: {}", fmt::join(data_names("hardware/builds"), ", ")));
+      errors.error(engine->where(),
+                   fmt::format("no build of '{}' for {} GPUs has kernels for this model", kind,
+                               text_of(in.gpu.find("architecture"))),
+                   fmt::format("builds: {}", fmt::join(data_names("hardware/builds"), ", ")));
     }
   }
   if (!in.scenario.find("workload"))
@@ -348,7 +344,7 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
       if (e->build_.architecture != e->gpu_.architecture)
         s.error("build", fmt::format("build '{}' is for {}, the GPUs are {}", in.build_id,
                                      e->build_.architecture, e->gpu_.architecture));
-      if (const auto missing = unnamed_back_ends(e->build_.back_ends, e->model_); !missing.empty())
+      if (const auto missing = unnamed_back_ends(in.build, e->model_); !missing.empty())
         s.error("build",
                 fmt::format("build '{}' names no back end for kernels of this model: {}",
                             in.build_id, fmt::join(missing, ", ")),
@@ -446,6 +442,7 @@ StepModel Experiment::make_step(Only only) const {
   graph.tensor_parallel = tensor_parallel_;
   graph.sparse_attention = sparse_attention();
   graph.kv = kv_;
+  graph.attention_writes_kv = build_.attention_writes_kv;
   graph.bf16_activations = bf16_activations_;
   if (const auto it = build_.indexer_layers.find(inputs_.model_id);
       it != build_.indexer_layers.end())

@@ -101,6 +101,7 @@ Build read_build(const std::string& id, const Settings& file, Reading& reading) 
     b.back_ends = read_back_ends(k);
   }
   b.sparse_attention = s.required<bool>("sparse_attention");
+  b.attention_writes_kv = s.optional<bool>("attention_writes_kv", false);
   b.kv = parse_precision(s, "kv_cache", Precision::bf16);
   b.bf16_activations = s.word("moe_activations", {"a4", "a16"}, "a4") == "a16";
   b.prefill_chunk = s.optional<int>("prefill_chunk", 0, between(0, 1 << 24));
@@ -142,7 +143,8 @@ Build read_build(const std::string& id, const Settings& file, Reading& reading) 
       b.residuals.per_prefill_layer =
           h.constant<Duration>("per_prefill_layer", std::nullopt, plausible_time());
     if (h.has("cold_start"))
-      b.cold_start = h.constant<Duration>("cold_start", std::nullopt, plausible_time());
+      b.cold_start = h.constant<Duration>("cold_start", std::nullopt,
+                                          between(Duration(), Duration::from_seconds(100)));
   }
   return b;
 }

@@ -30,12 +30,14 @@ struct Build {
   std::string architecture;  // of the GPU, as in its file
   std::string tables;        // folder in hardware/tables with the laws of its kernels
   BackEnds back_ends;
-  bool sparse_attention = false;              // runs the indexer and sparse attention of DSA models
-  Precision kv = Precision::bf16;             // KV cache type it takes unless told otherwise
-  bool bf16_activations = false;              // of the routed experts (A16), unless told otherwise
-  std::map<std::string, int> indexer_layers;  // model -> layers that own an indexer; else all
-  int prefill_chunk = 0;                      // tokens of a prefill pass; 0: the engine's default
-  AllReducePolicy all_reduce;                 // empty: NCCL for everything
+  bool sparse_attention = false;  // runs the indexer and sparse attention of DSA models
+  /// The attention times of its tables hold the write of new keys and values.
+  bool attention_writes_kv = false;
+  Precision kv = Precision::bf16;              // KV cache type it takes unless told otherwise
+  bool bf16_activations = false;               // of the routed experts (A16), unless told otherwise
+  std::map<std::string, int> indexer_layers;   // model -> layers that own an indexer; else all
+  int prefill_chunk = 0;                       // tokens of a prefill pass; 0: the engine's default
+  AllReducePolicy all_reduce;                  // empty: NCCL for everything
   std::optional<Constant<int>> nccl_channels;  // what its NCCL opens; nothing: NCCL's own search
   bool decode_graphs = true;                   // decode may be captured
   bool side_streams = true;      // captured passes overlap the shared expert with the routed ones
