@@ -12,6 +12,7 @@
 #include "sim/scenario/machine_file.hpp"
 #include "sim/scenario/yaml.hpp"
 #include "sim/step/build.hpp"
+#include "sim/workload/workload.hpp"
 
 namespace {
 

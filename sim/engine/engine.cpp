@@ -9,6 +9,24 @@ int EngineSizes::captured_size(std::int64_t batch) const {
   return it == graph_sizes.end() ? 0 : *it;
 }
 
+bool size_pool(const EngineFacts& f, Bytes beside, EngineSizes& sizes, Section& s) {
+  const double left = f.gpu_memory.real() - beside.real() - f.weights.real();
+  const std::int64_t page_bytes = f.kv_per_token.count() * sizes.page_size;
+  if (left < static_cast<double>(page_bytes)) {
+    s.error("tensor_parallel",
+            fmt::format("{} does not fit on {}x {} at TP{}\n{}", f.model_name, f.tensor_parallel,
+                        f.gpu_name, f.tensor_parallel, memory_sum(f, beside)),
+            fmt::format("try tensor_parallel: {}, a larger share of the memory, or a smaller "
+                        "checkpoint",
+                        f.tensor_parallel * 2));
+    return false;
+  }
+  const std::int64_t pages = static_cast<std::int64_t>(left) / page_bytes;
+  sizes.kv_tokens = Tokens(pages * sizes.page_size);
+  sizes.kv_bytes = Bytes(pages * page_bytes);
+  return true;
+}
+
 std::string memory_sum(const EngineFacts& f, Bytes beside_weights) {
   // The parts that matter, largest first; the rest as one.
   auto parts = f.weight_groups;

@@ -13,9 +13,27 @@ struct EngineFacts {
   std::int64_t context_length = 0;
   bool sparse_model = false;  // has an indexer: SGLang forces pages of 64 tokens
   bool decode_graphs = true;  // the build can capture decode
+  bool asynchronous = true;   // the build's loop takes results one step late
   int prefill_chunk = 0;      // of the build; 0: the engine's own default
   std::string model_name;
   std::vector<std::pair<std::string, Bytes>> weight_groups;
+};
+
+/// What differs between the loops of engines beside the scheduler.
+struct LoopRules {
+  /// Nobody is scheduled beyond their last allowed token; else a request whose end is not known yet
+  /// takes part in one more pass, whose token is dropped.
+  bool skips_finished = false;
+  /// A request that loses its pages keeps the token that is being computed for it.
+  bool keeps_token_in_flight = false;
+  /// It queues again at the head of the queue, not at its tail.
+  bool retracted_first = false;
+  /// What it had computed stays in the prefix cache.
+  bool caches_retracted = false;
+  /// A prompt's pages may be shared from its admission on, not only when it is computed.
+  bool shares_at_admission = false;
+  /// The limit on new tokens is cut to what fits the context; else such a request is rejected.
+  bool clips_max_new = true;
 };
 
 /// The sizes an engine starts with.
@@ -29,9 +47,18 @@ struct EngineSizes {
   int chunked_prefill_size = 0;
   std::vector<int> graph_sizes;  // captured decode batch sizes, ascending; empty: eager
   int loop_depth = 2;            // 2: results one step late (asynchronous loop); 1: waits for them
+  std::int64_t reserve_clip = 4096;   // of output tokens that count as reserved for one request
+  int decode_log_interval = 40;       // decode passes per line of the server's log
+  std::string prefix_cache = "none";  // the KvCache kind, its order of eviction
+  std::string eviction = "lru";
+  LoopRules rules;
+
+  std::int64_t piecewise_tokens = 0;  // passes with prompts up to so many tokens run from graphs
 
   /// The captured size that a batch is padded to; 0 when it must run eagerly.
   int captured_size(std::int64_t batch) const;
+  /// Whether a pass with prompts of so many tokens in all runs from graphs.
+  bool captures(std::int64_t tokens) const { return tokens <= piecewise_tokens; }
 };
 
 /// An engine ready to serve.
@@ -45,8 +72,12 @@ struct EngineSetup {
 struct EngineKind {
   std::string help;
   EngineSetup (*setup)(const EngineFacts& facts, Section& options);
-  bool schedules = true;  // false: only workloads that need no scheduler
 };
+
+/// Fills the KV pool of `sizes` from its `mem_fraction_static` of the GPU's memory less what lies
+/// beside the weights; false (and an error) when not one page fits.
+bool size_pool(const EngineFacts& facts, Bytes beside_weights, EngineSizes& sizes,
+               Section& options);
 
 /// "does not fit" with its sum, for any engine kind.
 std::string memory_sum(const EngineFacts& facts, Bytes beside_weights);

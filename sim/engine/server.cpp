@@ -1,250 +1,415 @@
-// The loop (SGLang's event_loop_overlap at depth 2, event_loop_normal at depth 1): receive, choose
-// a pass, issue it, and only then wait for the results of the pass before (depth 2) or of this one
-// (depth 1). A finish is therefore discovered one pass late at depth 2: the request takes part in
-// one more pass, whose token is dropped.
-
 #include "sim/engine/server.hpp"
 
 #include <algorithm>
 
 #include "sim/base/assert.hpp"
 
-Server::Server(Simulation& simulation, const StepModel& step, EngineSetup& setup, HostTimes host,
+namespace {
+
+// Streams of what nobody named: far from those of workloads.
+constexpr std::int64_t unnamed_prompt = std::int64_t{1} << 62;
+constexpr std::int64_t unnamed_answer = std::int64_t{1} << 61;
+
+constexpr TimePoint last_moment = TimePoint::at(Duration::max());
+
+std::unique_ptr<KvCache> make_cache(const EngineSizes& sizes) {
+  const auto* factory = Registry<KvCacheFactory>::find(sizes.prefix_cache);
+  SIM_ASSERT(factory);
+  return (*factory)(sizes.kv_tokens.count() / sizes.page_size, sizes.page_size, sizes.eviction);
+}
+
+}  // namespace
+
+void Server::Pass::clear() {
+  record = {};
+  number = decode_number = dropped = 0;
+  extended.clear(), decoded.clear(), finishing.clear(), kept.clear();
+}
+
+Server::Server(PriceList& prices, EngineSetup& setup, const HostTimes& host,
                std::int64_t sparse_top_k)
-    : simulation_(simulation),
-      step_(step),
+    : prices_(prices),
       setup_(setup),
+      sizes_(setup.sizes),
+      rules_(setup.sizes.rules),
       host_(host),
-      sparse_top_k_(sparse_top_k) {
-  free_pages_ = setup.sizes.kv_tokens.count() / setup.sizes.page_size;
-  counts_.pages_total = counts_.pages_free_min = free_pages_;
+      sparse_top_k_(sparse_top_k),
+      cache_(make_cache(setup.sizes)) {
+  counts_.pages_total = counts_.pages_free_min = cache_->total();
 }
 
 ServerCounts Server::counts() const {
   ServerCounts out = counts_;
-  out.pages_free_end = free_pages_;
+  out.pages_free_end = cache_->available();
   return out;
 }
 
-RequestId Server::send(std::int64_t prompt, std::int64_t max_new, std::int64_t output) {
-  SIM_ASSERT(prompt > 0 && max_new > 0 && output > 0);
-  auto request = std::make_unique<Request>();
-  request->id = static_cast<RequestId>(requests_.size());
-  request->prompt = prompt;
-  request->max_new = max_new;
-  request->output = std::min(output, max_new);
-  Request& r = *request;
-  requests_.push_back(std::move(request));
-  simulation_.schedule_in(host_.request_path, Phase::arrival, [this, &r] { receive(r); });
-  return r.id;
+void Server::each_request(const std::function<void(const Request&)>& visit) const {
+  for (const Request& r : slots_)
+    if (r.state == Request::State::waiting || r.state == Request::State::prefilling ||
+        r.state == Request::State::running)
+      visit(r);
 }
 
-void Server::receive(Request& r) {
+// ---- the loop ----
+
+bool Server::run(Load& load) {
+  load_ = &load;
+  BatchPlan plan;
+  while (now_ < last_moment) {
+    deliver(now_, [this](TimePoint) { return now_; });
+    if (hold_ && jump()) {
+      ++counts_.jumps;
+      continue;
+    }
+    hold_.reset();
+    SchedulerView view{.now = now_, .waiting = waiting_, .kv = *this};
+    view.prefilling = prefilling_;
+    view.running = seats_;
+    view.decode_passes = counts_.decode_passes;
+    view.total_pages = counts_.pages_total;
+    view.page_size = sizes_.page_size;
+    fill(view);
+    plan.clear();
+    admitted_.clear();
+    ++counts_.scheduler_calls;
+    setup_.scheduler->next_batch(view, plan);
+    if (!plan.idle()) {
+      idle_told_ = false;
+      Pass pass = spare_pass();
+      apply(plan, pass);
+      const TimePoint host_free = launch(pass);
+      launched(pass);
+      if (plan.hold) {
+        SIM_ASSERT(plan.decode && plan.extend.empty());
+        hold_ = plan.hold;
+        --hold_->passes;
+      }
+      in_flight_.push_back(std::move(pass));
+      if (static_cast<int>(in_flight_.size()) < sizes_.loop_depth)
+        now_ = host_free;
+      else
+        await_oldest(host_free);
+      continue;
+    }
+    SIM_ASSERT(admitted_.empty());
+    if (!in_flight_.empty()) {
+      await_oldest(now_ + host_.per_step);
+      continue;
+    }
+    setup_.scheduler->on_idle(view);
+    // Ask once more before sleeping: an idle look may clear the scheduler's own flags.
+    if (!waiting_.empty() && !idle_told_) {
+      idle_told_ = true;
+      now_ += host_.per_step;
+      continue;
+    }
+    const TimePoint next = next_arrival();
+    if (next == TimePoint::never()) {
+      SIM_ASSERT(waiting_.empty() && seats_ == 0 && !prefilling_);
+      return true;
+    }
+    now_ = std::max(now_, next);
+  }
+  return false;
+}
+
+TimePoint Server::next_arrival() {
+  const Load::Sending s = load_->next();
+  if (!s.request) return TimePoint::never();
+  return std::max(s.at + host_.request_path, path_free_) +
+         s.request->input * host_.tokenise_per_token;
+}
+
+void Server::deliver(TimePoint until, const std::function<TimePoint(TimePoint)>& seen_at) {
+  for (;;) {
+    const Load::Sending s = load_->next();
+    if (!s.request) return;
+    const TimePoint arrives = std::max(s.at + host_.request_path, path_free_) +
+                              s.request->input * host_.tokenise_per_token;
+    if (arrives > until) return;
+    receive(s, arrives, seen_at(arrives));
+  }
+}
+
+Request& Server::new_request() {
+  RequestId id;
+  if (free_slots_.empty()) {
+    id = static_cast<RequestId>(slots_.size());
+    slots_.emplace_back();
+  } else {
+    id = free_slots_.back();
+    free_slots_.pop_back();
+    slots_[static_cast<std::size_t>(id)] = Request{};
+  }
+  Request& r = get(id);
+  r.id = id;
+  r.serial = ++serials_;
+  return r;
+}
+
+void Server::receive(const Load::Sending& sending, TimePoint arrived, TimePoint seen) {
+  const PlannedRequest& planned = *sending.request;
+  SIM_ASSERT(planned.input > 0 && planned.output > 0 && planned.limit() > 0);
+  path_free_ = arrived;
+  Request& r = new_request();
+  r.prompt = planned.input;
+  r.max_new = planned.limit();
+  r.output = std::min(planned.output, r.max_new);
+  r.index = sending.index;
+  r.session = planned.session;
+  r.sent = sending.at;
+  r.queued = seen;
+  if (sizes_.prefix_cache != "none") {
+    r.content =
+        planned.prompt.empty() ? Content(unnamed_prompt + r.serial, r.prompt) : planned.prompt;
+    r.answer = planned.answer != -1 ? planned.answer : unnamed_answer + r.serial;
+  }
+  load_->take();
   ++counts_.arrived;
-  // The limit on new tokens is clipped to what fits; a prompt that leaves no room is turned away.
-  r.max_new = std::min(r.max_new, setup_.sizes.max_request_tokens - r.prompt - 1);
-  r.output = std::min(r.output, r.max_new);
-  if (r.max_new < 1) {
+  if (r.index >= 0)
+    for (Observer* o : observers_) o->on_sent(r);
+  const std::int64_t room = sizes_.max_request_tokens - r.prompt - 1;
+  if (rules_.clips_max_new) {
+    // The limit on new tokens is clipped to what fits; a prompt that leaves no room is turned away.
+    r.max_new = std::min(r.max_new, room);
+    r.output = std::min(r.output, r.max_new);
+  }
+  if (r.max_new < 1 || r.max_new > room) {
     r.state = Request::State::rejected;
     ++counts_.rejected;
-    for (Observer* o : observers_) o->on_reject(r, simulation_.now() + host_.response_path);
+    const TimePoint at_client = seen + host_.response_path;
+    for (Observer* o : observers_) o->on_reject(r, at_client);
+    load_->ended(r.index, r.session, at_client);
+    free_slots_.push_back(r.id);
     return;
   }
   waiting_.push_back(&r);
-  for (Observer* o : observers_) o->on_queued(r, simulation_.now());
-  wake();
+  if (hold_ && hold_->on_arrival) hold_.reset();
+  for (Observer* o : observers_) o->on_queued(r);
 }
 
-void Server::wake() {
-  if (!asleep_) return;
-  asleep_ = false;
-  simulation_.schedule(simulation_.now(), Phase::decision, [this] { iterate(); });
+// ---- pages ----
+
+std::int64_t Server::cached(const RequestView& waiting) {
+  const Request& r = get(waiting.id);
+  const std::int64_t limit = r.to_prefill() - 1;
+  return r.generated > 0 ? cache_->match(r.said(r.generated), limit)
+                         : cache_->match(r.content, limit);
 }
 
-void Server::iterate() {
-  const SchedulerView view{simulation_.now(),     waiting_,    running_,
-                           prefilling_,           free_pages_, counts_.pages_total,
-                           setup_.sizes.page_size};
-  const BatchPlan plan = setup_.scheduler->next_batch(view);
-  if (!plan.idle()) {
-    idle_told_ = false;
-    Pass pass;
-    apply(plan, pass);
-    launch(std::move(pass));
-    return;
+std::int64_t Server::hold(const RequestView& waiting) {
+  Request& r = get(waiting.id);
+  SIM_ASSERT(r.state == Request::State::waiting && !r.held);
+  const std::int64_t tokens = cached(waiting);
+  cache_->hold(r.kv, r.generated > 0 ? r.said(r.generated) : r.content, tokens);
+  SIM_ASSERT(r.kv.tokens == tokens && r.kv.shared == tokens);
+  r.prefilled = tokens;
+  r.held = true;
+  return tokens;
+}
+
+void Server::let_go(const RequestView& waiting) {
+  Request& r = get(waiting.id);
+  SIM_ASSERT(r.held);
+  cache_->let_go(r.kv);
+  r.kv = {};
+  r.prefilled = 0;
+  r.held = false;
+}
+
+void Server::admit(const RequestView& request, std::int64_t tokens) {
+  Request& r = get(request.id);
+  SIM_ASSERT(tokens > 0);
+  const bool goes_on = &r == prefilling_;
+  if (goes_on) {
+    if (!rules_.shares_at_admission) publish_prompt(r);
+  } else {
+    SIM_ASSERT(r.state == Request::State::waiting);
+    if (!r.held) {
+      cache_->hold(r.kv, r.content, 0);
+      r.prefilled = 0;
+    }
+    r.held = false;
+    if (r.retractions == 0) r.cached = r.prefilled;
+    counts_.prompt_tokens += r.to_prefill();
+    counts_.cached_tokens += r.prefilled;
   }
-  for (const RequestId id : plan.retract) retract(get(id));
-  if (!in_flight_.empty()) {
-    await_oldest(simulation_.now() + host_.per_step);
-    return;
+  SIM_ASSERT(r.prefilled == r.kv.tokens && r.prefilled + tokens <= r.to_prefill());
+  const std::int64_t before = r.kv.pages(page_size());
+  r.kv.tokens += tokens;
+  r.prefilled += tokens;
+  cache_->take(r.kv.pages(page_size()) - before);
+  if (rules_.shares_at_admission) publish_prompt(r);
+  note_pages();
+  admitted_.push_back(r.id);
+}
+
+void Server::publish_prompt(Request& r) {
+  if (sizes_.prefix_cache == "none") return;
+  cache_->publish(r.kv, r.prefilled > r.prompt ? r.said(r.prefilled - r.prompt) : r.content,
+                  r.prefilled);
+}
+
+void Server::retract(const RequestView& request) {
+  Request& r = get(request.id);
+  if (&r == prefilling_) {
+    prefilling_ = nullptr;
+  } else {
+    SIM_ASSERT(r.state == Request::State::running);
+    leave_running(r);
+    --seats_;
   }
-  setup_.scheduler->on_idle();
-  // Ask once more before sleeping: an idle look may clear the scheduler's own flags.
-  if (!waiting_.empty() && !idle_told_) {
-    idle_told_ = true;
-    simulation_.schedule_in(host_.per_step, Phase::decision, [this] { iterate(); });
-    return;
-  }
-  SIM_ASSERT(waiting_.empty() && running_.empty() && !prefilling_);
-  asleep_ = true;
-}
-
-void Server::allocate(Request& r, std::int64_t tokens) {
-  r.kv_tokens += tokens;
-  const std::int64_t pages = pages_for(r.kv_tokens, setup_.sizes.page_size);
-  free_pages_ -= pages - r.pages;
-  r.pages = pages;
-  SIM_ASSERT(free_pages_ >= 0);
-  counts_.pages_free_min = std::min(counts_.pages_free_min, free_pages_);
-}
-
-void Server::release(Request& r) {
-  free_pages_ += r.pages;
-  r.pages = r.kv_tokens = 0;
-  SIM_ASSERT(free_pages_ <= counts_.pages_total);
-}
-
-void Server::retract(Request& r) {
-  SIM_ASSERT(r.state == Request::State::running);
-  std::erase(running_, &r);
-  release(r);
+  const bool keep = rules_.caches_retracted && sizes_.prefix_cache != "none";
+  // At most what the engine knows it has said: the token in flight has no content yet.
+  cache_->release(r.kv, keep ? r.said(r.generated) : Content(),
+                  std::min(r.kv.tokens, r.to_prefill()), keep);
+  r.kv = {};
   r.state = Request::State::waiting;
   r.prefilled = 0;
-  ++r.epoch;
   ++r.retractions;
   ++counts_.retractions;
-  waiting_.push_back(&r);
+  if (rules_.retracted_first)
+    waiting_.push_front(&r);
+  else
+    waiting_.push_back(&r);
+}
+
+// ---- passes ----
+
+Server::Pass Server::spare_pass() {
+  if (spare_.empty()) return {};
+  Pass pass = std::move(spare_.back());
+  spare_.pop_back();
+  return pass;
 }
 
 void Server::apply(const BatchPlan& plan, Pass& pass) {
   PassShape& shape = pass.record.shape;
-  for (const RequestId id : plan.retract) retract(get(id));
-  const auto capped = [&](std::int64_t kv) {
-    return sparse_top_k_ > 0 ? std::min(kv, sparse_top_k_) : kv;
-  };
+  pass.number = ++counts_.passes;
   if (plan.decode) {
-    SIM_ASSERT(static_cast<int>(running_.size()) <= setup_.sizes.max_running_requests);
-    for (const RequestView* view : running_) {
-      Request& r = get(view->id);
-      allocate(r, 1);
-      shape.decode_sequences += 1;
-      shape.decode_kv_tokens += r.kv_tokens;
-      shape.decode_kv_tokens_capped += capped(r.kv_tokens);
-      shape.kv_max = std::max(shape.kv_max, r.kv_tokens);
-      pass.members.push_back({&r, r.epoch, true});
-    }
+    decode_shape(pass);
     shape.heads_rows += shape.decode_sequences;
   }
-  for (const Chunk& chunk : plan.extend) {
+  SIM_ASSERT(plan.extend.size() == admitted_.size());
+  for (std::size_t i = 0; i < plan.extend.size(); ++i) {
+    const Chunk& chunk = plan.extend[i];
+    SIM_ASSERT(chunk.id == admitted_[i]);
     Request& r = get(chunk.id);
-    SIM_ASSERT(chunk.tokens > 0 && r.prefilled + chunk.tokens <= r.to_prefill());
     if (&r == prefilling_) {
       prefilling_ = nullptr;
+    } else if (waiting_.front() == &r) {
+      waiting_.pop_front();
     } else {
-      SIM_ASSERT(r.state == Request::State::waiting);
       const auto at = std::find(waiting_.begin(), waiting_.end(), &r);
       SIM_ASSERT(at != waiting_.end());
       waiting_.erase(at);
-      r.state = Request::State::prefilling;
     }
-    const std::int64_t past = r.prefilled;
-    r.prefilled += chunk.tokens;
-    allocate(r, chunk.tokens);
+    r.state = Request::State::prefilling;
+    const std::int64_t n = chunk.tokens, past = r.prefilled - n;
+    SIM_ASSERT(past >= 0);
     shape.extend_sequences += 1;
-    shape.extend_tokens += chunk.tokens;
-    shape.extend_tokens_max = std::max(shape.extend_tokens_max, chunk.tokens);
+    shape.extend_tokens += n;
+    shape.extend_tokens_max = std::max(shape.extend_tokens_max, n);
     // query i of the chunk (1-based) sees past + i keys
-    const std::int64_t n = chunk.tokens;
-    const auto pairs_up_to = [](std::int64_t kv) { return kv * (kv + 1) / 2; };
-    const std::int64_t pairs = pairs_up_to(past + n) - pairs_up_to(past);
-    shape.extend_pairs += pairs;
-    if (sparse_top_k_ == 0 || past + n <= sparse_top_k_) {
-      shape.extend_pairs_capped += pairs;
-    } else {
-      const std::int64_t whole = std::max<std::int64_t>(sparse_top_k_ - past, 0);
-      shape.extend_pairs_capped +=
-          pairs_up_to(past + whole) - pairs_up_to(past) + (n - whole) * sparse_top_k_;
-    }
-    shape.kv_max = std::max(shape.kv_max, r.kv_tokens);
+    const PassShape part = PassShape::extend(n, past, sparse_top_k_);
+    shape.extend_pairs += part.extend_pairs;
+    shape.extend_pairs_capped += part.extend_pairs_capped;
+    shape.kv_max = std::max(shape.kv_max, r.kv.tokens);
     const bool complete = r.prefilled == r.to_prefill();
+    pass.extended.push_back({&r, r.serial, r.retractions, complete});
     if (complete) {
       r.state = Request::State::running;
-      running_.push_back(&r);
+      ++seats_;
       shape.heads_rows += 1;
+      join(r, pass);
     } else {
       SIM_ASSERT(prefilling_ == nullptr);
       prefilling_ = &r;
     }
-    pass.members.push_back({&r, r.epoch, complete});
   }
+  SIM_ASSERT(seats_ <= sizes_.max_running_requests);
+  pass.record.batch = shape.decode_sequences + shape.extend_sequences;
 }
 
-void Server::launch(Pass pass) {
+TimePoint Server::launch(Pass& pass) {
   PassRecord& record = pass.record;
-  record.batch = static_cast<std::int64_t>(pass.members.size());
-  record.free_pages = free_pages_;
-  PassShape shape = record.shape;
+  record.free_pages = cache_->available();
+  const PassShape& shape = record.shape;
+  record.padded = shape.decode_sequences;
   if (shape.extend_sequences == 0) {
-    if (const int size = setup_.sizes.captured_size(shape.decode_sequences); size > 0) {
-      // Padding rows do the work of a sequence of one token.
-      const std::int64_t added = size - shape.decode_sequences;
-      shape.decode_sequences += added;
-      shape.decode_kv_tokens += added;
-      shape.decode_kv_tokens_capped += added;
-      shape.heads_rows += added;
+    if (const int size = sizes_.captured_size(shape.decode_sequences); size > 0) {
+      record.padded = size;
       record.captured = true;
     }
+  } else if (sizes_.captures(shape.tokens())) {
+    record.captured = true;
   }
-  record.padded = shape.decode_sequences;
-  const Timeline time = step_.cost(shape, record.captured);
-  record.launched = simulation_.now() + host_.per_step;
+  const Timeline time = prices_.cost(shape.padded_to(record.padded), record.captured);
+  record.launched = now_ + host_.per_step;
+  if (pass.number == 1) record.launched += host_.cold_start;
   record.finished = std::max(gpu_free_ + time.device, record.launched + time.span);
+  record.device = time.device;
   gpu_free_ = record.finished;
-  const TimePoint host_free = record.launched + time.host;
-
-  ++counts_.passes;
-  counts_.decode_passes += record.shape.extend_sequences == 0;
-  in_flight_.push_back(std::move(pass));
-  if (static_cast<int>(in_flight_.size()) < setup_.sizes.loop_depth) {
-    simulation_.schedule(host_free, Phase::decision, [this] { iterate(); });
-    return;
-  }
-  await_oldest(host_free);
+  counts_.decode_passes += shape.extend_sequences == 0;
+  return record.launched + time.host;
 }
 
 void Server::await_oldest(TimePoint host_free) {
   Pass oldest = std::move(in_flight_.front());
   in_flight_.pop_front();
-  const TimePoint ready = std::max(host_free, oldest.record.finished);
-  const TimePoint processed = ready + oldest.record.batch * host_.per_sequence;
-  simulation_.schedule(processed, Phase::completion,
-                       [this, p = std::move(oldest)]() mutable { collect(std::move(p)); });
+  now_ = std::max(host_free, oldest.record.finished) + oldest.record.batch * host_.per_sequence;
+  oldest.record.processed = now_;
+  collect(oldest);
+  oldest.clear();
+  spare_.push_back(std::move(oldest));
 }
 
-void Server::collect(Pass pass) {
-  pass.record.processed = simulation_.now();
-  const TimePoint at_client = simulation_.now() + host_.response_path;
-  for (const Member& member : pass.members) {
-    Request& r = *member.request;
-    if (!member.makes_token) continue;
-    if (member.epoch != r.epoch || r.state == Request::State::finished) {
-      ++counts_.dummy_tokens;
-      continue;
-    }
-    ++r.generated;
-    ++counts_.tokens_made;
-    const bool finished = r.generated >= r.output;
-    if (finished) {
-      std::erase(running_, &r);
-      setup_.scheduler->on_finish(r);
-      release(r);
-      r.state = Request::State::finished;
-      ++counts_.finished;
-    }
-    for (Observer* o : observers_) o->on_tokens(r, 1, at_client);
-    if (finished)
-      for (Observer* o : observers_) o->on_finish(r, at_client);
+void Server::collect(Pass& pass) {
+  const TimePoint at_client = now_ + host_.response_path;
+  if (pass.decode_number > 0) collect_decodes(pass, at_client);
+  if (!pass.extended.empty()) first_tokens(pass, at_client);
+  keep_tokens(pass, at_client);
+  PassRun run;
+  run.last = pass.record;
+  run.device = pass.record.device;
+  run.first_processed = now_;
+  for (Observer* o : observers_) o->on_passes(run);
+}
+
+// ---- the end of a request ----
+
+void Server::token_made(Request& r, TimePoint at_client) {
+  if (r.generated == 0) {
+    r.first_token = at_client;
+  } else {
+    const GapRun gap{at_client - r.last_token, {}, 1, 1};
+    if (r.index >= 0)
+      for (Observer* o : observers_) o->on_gaps(gap);
   }
-  for (Observer* o : observers_) o->on_pass(pass.record);
-  simulation_.schedule(simulation_.now(), Phase::decision, [this] { iterate(); });
+  ++r.generated;
+  ++counts_.tokens_made;
+  r.last_token = at_client;
+}
+
+void Server::finish(Request& r, TimePoint at_client) {
+  SIM_ASSERT(r.generated == r.output && r.last_token == at_client);
+  hold_.reset();
+  if (r.state == Request::State::waiting) {  // its last token came after it had been retracted
+    const auto at = std::find(waiting_.begin(), waiting_.end(), &r);
+    SIM_ASSERT(at != waiting_.end());
+    waiting_.erase(at);
+  } else {
+    --seats_;
+    setup_.scheduler->on_finish(r);
+    const bool keep = sizes_.prefix_cache != "none";
+    // The last token's own KV was never computed, or nobody wants it.
+    cache_->release(r.kv, keep ? r.said(r.generated) : Content(), r.to_prefill() - 1, keep);
+  }
+  r.kv = {};
+  r.state = Request::State::finished;
+  ++counts_.finished;
+  for (Observer* o : observers_) o->on_finish(r);
+  load_->ended(r.index, r.session, at_client);
+  free_slots_.push_back(r.id);
 }

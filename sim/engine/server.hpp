@@ -5,83 +5,157 @@
 #include <vector>
 
 #include "sim/engine/engine.hpp"
+#include "sim/engine/load.hpp"
 #include "sim/engine/observer.hpp"
-#include "sim/kernel/event_queue.hpp"
-#include "sim/step/step_model.hpp"
+#include "sim/step/price_list.hpp"
 
 /// Host work around the forward pass.
 struct HostTimes {
-  Duration per_step;       // receive, schedule, broadcast
-  Duration per_sequence;   // post-processing of one sequence's token
-  Duration request_path;   // client to scheduler
-  Duration response_path;  // processed token to client
+  Duration per_step;            // receive, schedule, broadcast
+  Duration per_sequence;        // post-processing of one sequence's token
+  Duration request_path;        // client to scheduler
+  Duration response_path;       // processed token to client
+  Duration tokenise_per_token;  // of the prompt; one request after the other
+  Duration cold_start;          // before the first pass of a server
 };
 
 /// Conservation counts: in = finished + rejected + running + waiting; pages allocated + free = all.
 struct ServerCounts {
   std::int64_t arrived = 0, finished = 0, rejected = 0, retractions = 0;
   std::int64_t passes = 0, decode_passes = 0, dummy_tokens = 0;
-  std::int64_t tokens_made = 0;
+  std::int64_t tokens_made = 0, prompt_tokens = 0, cached_tokens = 0;
   std::int64_t pages_total = 0, pages_free_min = 0, pages_free_end = 0;
+  std::int64_t scheduler_calls = 0, jumps = 0;
+  bool operator==(const ServerCounts&) const = default;
 };
 
-/// One server: queue, scheduler, KV pool and the loop that launches passes. Touches every request
-/// in every pass: the reference that faster clocks are held against.
-class Server {
+/// One server: queue, scheduler, KV pool and the loop that launches passes. What is here is common
+/// to the two clocks; they differ in how they keep the running requests.
+///
+/// The loop (SGLang's event_loop_overlap at depth 2, event_loop_normal at depth 1; vLLM's batch
+/// queue): receive, choose a pass, issue it, and only then wait for the results of the pass before
+/// (depth 2) or of this one (depth 1). A finish is therefore discovered one pass late at depth 2.
+class Server : protected KvLedger {
  public:
-  Server(Simulation& simulation, const StepModel& step, EngineSetup& setup, HostTimes host,
-         std::int64_t sparse_top_k);
+  Server(PriceList& prices, EngineSetup& setup, const HostTimes& host, std::int64_t sparse_top_k);
+  ~Server() override = default;
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
   void subscribe(Observer& observer) { observers_.push_back(&observer); }
+  /// Serves until nothing is left; false when it gave up because the clock would run over.
+  bool run(Load& load);
 
-  /// A client sends a request now; it reaches the scheduler after the request path.
-  RequestId send(std::int64_t prompt, std::int64_t max_new, std::int64_t output);
-
-  const Request& request(RequestId id) const { return *requests_[static_cast<std::size_t>(id)]; }
   ServerCounts counts() const;
   std::int64_t waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
-  std::int64_t running() const { return static_cast<std::int64_t>(running_.size()); }
-  std::int64_t free_pages() const { return free_pages_; }
+  std::int64_t running() const { return seats_; }
+  const KvCache& cache() const { return *cache_; }
+  /// Those under way, for tests: visits all that arrived and have not ended.
+  void each_request(const std::function<void(const Request&)>& visit) const;
 
- private:
+ protected:
   struct Member {
-    Request* request;
-    int epoch;
-    bool makes_token;
+    Request* request = nullptr;
+    std::int64_t serial = 0;  // a slot may serve another request by then
+    int retractions = 0;
+    bool makes_token = true;
+
+    bool still_there() const {
+      return request->serial == serial && request->retractions == retractions;
+    }
   };
   struct Pass {
     PassRecord record;
-    std::vector<Member> members;
+    std::int64_t number = 0;         // of all passes, from 1
+    std::int64_t decode_number = 0;  // of those that decode, from 1; 0: it does not
+    std::vector<Member> extended;    // prompts, in order
+    // the reference clock's
+    std::vector<Member> decoded;
+    // the sums' clock's
+    std::vector<Member> finishing;  // make their last token in it
+    std::vector<Member> kept;       // retracted while it ran, but keep its token
+    std::int64_t dropped = 0;       // tokens of it that nobody wants any more
+
+    void clear();
   };
 
-  Request& get(RequestId id) { return *requests_[static_cast<std::size_t>(id)]; }
-  void receive(Request& request);
-  void wake();
-  void iterate();
-  void apply(const BatchPlan& plan, Pass& pass);
-  void retract(Request& request);
-  void allocate(Request& request, std::int64_t tokens);
-  void release(Request& request);
-  void launch(Pass pass);
-  /// Waits for the results of the oldest pass in flight; the host is free at `host_free`.
-  void await_oldest(TimePoint host_free);
-  void collect(Pass pass);
+  // ---- what the clocks do their own way ----
+  virtual void fill(SchedulerView& view) = 0;           // the sums over the running requests
+  virtual void decode_shape(Pass& pass) = 0;            // everybody running joins the pass
+  virtual void join(Request& request, Pass& pass) = 0;  // its prompt is complete with this pass
+  virtual void launched(Pass&) {}                       // the pass is priced and under way
+  virtual void leave_running(Request& request) = 0;     // retracted: write back what it has
+  virtual void collect_decodes(Pass& pass, TimePoint at_client) = 0;
+  virtual void first_tokens(Pass& pass, TimePoint at_client) = 0;  // of the prompts in it
+  virtual void keep_tokens(Pass& pass, TimePoint at_client) = 0;   // of those retracted meanwhile
+  /// Passes ahead without asking anybody; false when it cannot.
+  virtual bool jump() { return false; }
 
-  Simulation& simulation_;
-  const StepModel& step_;
+  // ---- common parts ----
+  std::int64_t available() const final { return cache_->available(); }
+  std::int64_t cached(const RequestView& waiting) final;
+  std::int64_t hold(const RequestView& waiting) final;
+  void let_go(const RequestView& waiting) final;
+  void admit(const RequestView& request, std::int64_t tokens) final;
+  void retract(const RequestView& request) final;
+
+  Request& get(RequestId id) { return slots_[static_cast<std::size_t>(id)]; }
+  void finish(Request& request, TimePoint at_client);
+  /// One more token of a request that is followed by itself.
+  void token_made(Request& request, TimePoint at_client);
+  void publish_prompt(Request& request);
+  void note_pages() {
+    if (const std::int64_t now = cache_->available(); now < counts_.pages_free_min)
+      counts_.pages_free_min = now;
+  }
+  /// When the next request reaches the scheduler as far as is known; never() when none does.
+  TimePoint next_arrival();
+  /// Takes in who has arrived by `until`; `seen_at` says when the scheduler saw whom.
+  void deliver(TimePoint until, const std::function<TimePoint(TimePoint)>& seen_at);
+  int page_size() const { return sizes_.page_size; }
+
+  PriceList& prices_;
   EngineSetup& setup_;
+  const EngineSizes& sizes_;
+  const LoopRules& rules_;
   HostTimes host_;
   std::int64_t sparse_top_k_;
   std::vector<Observer*> observers_;
+  std::unique_ptr<KvCache> cache_;
 
-  std::vector<std::unique_ptr<Request>> requests_;
-  std::deque<const RequestView*> waiting_;
-  std::vector<const RequestView*> running_;
+  std::deque<Request> slots_;
+  std::vector<RequestId> free_slots_;
+  std::deque<RequestView*> waiting_;
   Request* prefilling_ = nullptr;
-  std::int64_t free_pages_ = 0;
+  std::int64_t seats_ = 0;  // running and not known to be finished
   ServerCounts counts_;
 
-  bool asleep_ = true;
-  bool idle_told_ = false;
-  std::deque<Pass> in_flight_;
+  TimePoint now_;
   TimePoint gpu_free_;
+  std::deque<Pass> in_flight_;
+  std::optional<Hold> hold_;  // of the last plan, while nothing has happened since
+
+ private:
+  Request& new_request();
+  void receive(const Load::Sending& sending, TimePoint arrived, TimePoint seen);
+  void apply(const BatchPlan& plan, Pass& pass);
+  TimePoint launch(Pass& pass);
+  void await_oldest(TimePoint host_free);
+  void collect(Pass& pass);
+  Pass spare_pass();
+
+  Load* load_ = nullptr;
+  TimePoint path_free_;  // the tokeniser takes one request after the other
+  std::int64_t serials_ = 0;
+  bool idle_told_ = false;
+  std::vector<Pass> spare_;
+  std::vector<RequestId> admitted_;  // in the plan being made
 };
+
+/// Touches every request in every pass and announces every token: what the other is held against.
+std::unique_ptr<Server> make_reference_server(PriceList& prices, EngineSetup& setup,
+                                              const HostTimes& host, std::int64_t sparse_top_k);
+/// Keeps sums over the running requests and jumps over passes that only repeat. Equal to the
+/// reference to the picosecond.
+std::unique_ptr<Server> make_server(PriceList& prices, EngineSetup& setup, const HostTimes& host,
+                                    std::int64_t sparse_top_k);

@@ -1,6 +1,6 @@
 // SGLang 0.5.9's server: default sizes from the GPU's memory (server_args.py), the KV pool
 // (model_runner_kv_cache_mixin.py), captured batch sizes (cuda_graph_runner.py).
-// Leaves out: speculation, DP attention, pipeline parallelism, piecewise prefill graphs.
+// Leaves out: speculation, DP attention, pipeline parallelism.
 
 #include <algorithm>
 #include <cmath>
@@ -69,6 +69,22 @@ EngineSetup setup(const EngineFacts& f, Section& s) {
             fmt::format("try {}",
                         (sizes.chunked_prefill_size / sizes.page_size + 1) * sizes.page_size));
   o.overlap = !s.optional("disable_overlap_schedule", false);
+  o.prefill_max_requests = s.optional<int>("prefill_max_requests", 0, between(0, 1 << 20));
+  o.mixed_chunk = s.optional("enable_mixed_chunk", false);
+  o.radix_cache = !s.optional("disable_radix_cache", false);
+  sizes.eviction =
+      s.word("radix_eviction_policy", {"lru", "lfu", "fifo", "mru", "filo", "priority"}, "lru");
+  sizes.prefix_cache = o.radix_cache ? "radix" : "none";
+  const std::string policy = s.word("schedule_policy", {"fcfs", "lpm", "lof", "random"}, "fcfs");
+  o.policy = policy == "lpm"      ? SglangPolicy::lpm
+             : policy == "lof"    ? SglangPolicy::lof
+             : policy == "random" ? SglangPolicy::random
+                                  : SglangPolicy::fcfs;
+  if (o.mixed_chunk && sizes.chunked_prefill_size <= 0)
+    s.error("enable_mixed_chunk", "mixed chunks need chunked prefill",
+            "set chunked_prefill_size, or leave enable_mixed_chunk out");
+  sizes.decode_log_interval = s.optional<int>("decode_log_interval", 40, between(1, 1 << 20));
+  sizes.reserve_clip = o.clip_max_new_tokens;
   sizes.loop_depth = o.overlap ? 2 : 1;
 
   const bool graphs = s.optional("cuda_graph", f.decode_graphs);
@@ -90,23 +106,12 @@ EngineSetup setup(const EngineFacts& f, Section& s) {
 
   // KV = what is free after the weights, less (1 - fraction) of what was free before them.
   const double before = f.gpu_memory.real() - f.reserved.real();
-  const double kv = before - f.weights.real() - before * (1 - sizes.mem_fraction_static);
   const auto beside =
       Bytes(static_cast<std::int64_t>(f.gpu_memory.real() - before * sizes.mem_fraction_static));
-  const std::int64_t page_bytes = f.kv_per_token.count() * sizes.page_size;
-  if (kv < static_cast<double>(page_bytes)) {
-    s.error("tensor_parallel",
-            fmt::format("{} does not fit on {}x {} at TP{}\n{}", f.model_name, f.tensor_parallel,
-                        f.gpu_name, f.tensor_parallel, memory_sum(f, beside)),
-            fmt::format(
-                "try tensor_parallel: {}, a larger mem_fraction_static, or a smaller checkpoint",
-                f.tensor_parallel * 2));
+  if (!size_pool(f, beside, sizes, s)) {
     s.take("max_running_requests");
     return out;
   }
-  const auto pages = static_cast<std::int64_t>(kv) / page_bytes;
-  sizes.kv_tokens = Tokens(pages * sizes.page_size);
-  sizes.kv_bytes = Bytes(pages * page_bytes);
 
   // The pool of request slots: 2048..4096 by how many full contexts fit, never above half the
   // tokens.
@@ -125,6 +130,13 @@ EngineSetup setup(const EngineFacts& f, Section& s) {
     if (sizes.graph_sizes.empty() || (sizes.graph_sizes.back() < sizes.max_running_requests &&
                                       sizes.max_running_requests < max_bs))
       sizes.graph_sizes.push_back(sizes.max_running_requests);
+  }
+  if (s.optional("enable_piecewise_cuda_graph", false)) {
+    // Captured prefill shapes go up to the chunk; MLA models stop at 2,048 tokens.
+    const int chunk = sizes.chunked_prefill_size > 0 ? sizes.chunked_prefill_size : 8192;
+    sizes.piecewise_tokens =
+        s.optional<int>("piecewise_cuda_graph_max_tokens",
+                        f.sparse_model ? std::min(chunk, 2048) : chunk, between(1, 1 << 20));
   }
   out.scheduler = std::make_unique<SglangScheduler>(o);
   return out;

@@ -1,39 +1,51 @@
 // SGLang v0.5.9 (2026-02-23): srt/managers/scheduler.py, schedule_policy.py, schedule_batch.py,
-// environ.py. Policy fcfs, its default.
-// Leaves out: the radix cache (finished memory counts as free, as evictable memory does there),
-// other policies and priorities, mixed chunk, DP attention, speculation, the exact lookahead that
-// ignore_eos without radix cache takes, prefill_max_requests.
+// environ.py. Leaves out: priorities, policies dfs-weight and routing-key, DP attention,
+// speculation, the exact lookahead that ignore_eos without radix cache takes, the prefill delayer.
 
 #include "sim/engine/sglang_scheduler.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace {
 
 std::int64_t ceil_to(std::int64_t tokens, int page) { return pages_for(tokens, page) * page; }
+
+// Tokens that two prompts share from the beginning.
+std::int64_t common_prefix(const Content& a, const Content& b) {
+  std::int64_t shared = 0;
+  auto x = a.segments().begin(), y = b.segments().begin();
+  for (; x != a.segments().end() && y != b.segments().end(); ++x, ++y) {
+    if (x->stream != y->stream || x->offset != y->offset) break;
+    shared += std::min(x->tokens, y->tokens);
+    if (x->tokens != y->tokens) break;
+  }
+  return shared;
+}
 
 /// PrefillAdder: what one prefill pass may still take.
 class Admission {
  public:
   enum class Answer { go_on, no_tokens, other };
 
-  Admission(const SchedulerView& view, const SglangOptions& options, double new_token_ratio)
-      : page_(view.page_size),
+  Admission(const SchedulerView& view, const SglangOptions& options, double new_token_ratio,
+            std::int64_t riding, BatchPlan& plan)
+      : kv_(view.kv),
+        plan_(plan),
+        page_(view.page_size),
         clip_(options.clip_max_new_tokens),
         cuts_(options.chunked_prefill_size > 0),
-        input_left_(options.max_prefill_tokens),
-        chunk_left_(options.chunked_prefill_size),
-        total_left_(view.free_tokens()) {
-    for (const RequestView* r : view.running)
-      total_left_ -= static_cast<std::int64_t>(
-          static_cast<double>(std::min(r->max_new - r->generated, clip_)) * new_token_ratio);
-  }
+        input_left_(options.max_prefill_tokens - riding),
+        chunk_left_(options.chunked_prefill_size - riding),
+        reserved_(static_cast<double>(view.reserved_tokens) * new_token_ratio +
+                  static_cast<double>(riding)) {}
 
   /// The next chunk of a request that was cut before; it goes first. False when there is no room
   /// for it.
   bool add_cut(const RequestView& r) {
     std::int64_t length = r.to_prefill() - r.prefilled;
-    const std::int64_t most = std::min(cuts_ ? chunk_left_ : length, total_left_);
+    const std::int64_t most =
+        std::min(cuts_ ? chunk_left_ : length, static_cast<std::int64_t>(total_left()));
     const bool cut = length > most;
     if (cut) length = std::max<std::int64_t>(most / page_ * page_, 0);
     if (length == 0) return false;
@@ -43,43 +55,50 @@ class Admission {
 
   /// A request from the queue.
   Answer add(const RequestView& r) {
-    const std::int64_t length = r.to_prefill() - r.prefilled;
+    const std::int64_t cached = kv_.hold(r);  // from here on locked: less can be evicted
+    const std::int64_t length = r.to_prefill() - cached;
     const std::int64_t new_tokens = std::min(r.max_new - r.generated, clip_);
-    if (length + new_tokens >= total_left_) return Answer::no_tokens;
+    if (static_cast<double>(length + new_tokens) >= total_left())
+      return refuse(r, Answer::no_tokens);
     const std::int64_t charged = ceil_to(length, page_);
-    if (charged >= input_left_ && !chunks_.empty()) return Answer::other;
+    if (charged >= input_left_ && !plan_.extend.empty()) return refuse(r, Answer::other);
     if (!cuts_ || charged <= chunk_left_) {
       take(r, length, std::min(r.max_new, clip_));
     } else {
       const std::int64_t part = chunk_left_ / page_ * page_;
-      if (part <= 0) return Answer::other;
+      if (part <= 0) return refuse(r, Answer::other);
       take(r, part, 0);  // a cut request reserves no output yet
     }
     return state();
   }
 
-  std::vector<Chunk> chunks() && { return std::move(chunks_); }
-  std::size_t size() const { return chunks_.size(); }
-
  private:
+  double total_left() const { return static_cast<double>(kv_.available() * page_) - reserved_; }
+  Answer refuse(const RequestView& r, Answer why) {
+    kv_.let_go(r);
+    return why;
+  }
   void take(const RequestView& r, std::int64_t length, std::int64_t reserved) {
     const std::int64_t charged = ceil_to(length, page_);
-    total_left_ -= charged + reserved;
+    kv_.admit(r, length);
+    reserved_ += static_cast<double>(reserved);
     input_left_ -= charged;
     chunk_left_ -= charged;
-    chunks_.push_back({r.id, length});
+    plan_.extend.push_back({r.id, length});
   }
   Answer state() const {
-    if (total_left_ <= 0) return Answer::no_tokens;
+    if (total_left() <= 0) return Answer::no_tokens;
     if (input_left_ <= 0 || (cuts_ && chunk_left_ <= 0)) return Answer::other;
     return Answer::go_on;
   }
 
+  KvLedger& kv_;
+  BatchPlan& plan_;
   int page_;
   std::int64_t clip_;
   bool cuts_;
-  std::int64_t input_left_, chunk_left_, total_left_;
-  std::vector<Chunk> chunks_;
+  std::int64_t input_left_, chunk_left_;
+  double reserved_;
 };
 
 }  // namespace
@@ -89,87 +108,151 @@ SglangScheduler::SglangScheduler(SglangOptions options)
       ratio_init_(std::min(0.7 * options.schedule_conservativeness, 1.0)),
       ratio_min_(ratio_init_ * 0.14),
       ratio_decay_((ratio_init_ - ratio_min_) / 600),
-      new_token_ratio_(ratio_init_) {}
+      ratio_at_(ratio_init_),
+      random_(0, "sglang schedule_policy random") {}
+
+double SglangScheduler::new_token_ratio(std::int64_t decode_passes) const {
+  if (ratio_at_ <= ratio_min_) return ratio_min_;
+  return std::max(ratio_at_ - ratio_decay_ * static_cast<double>(decode_passes - ratio_since_),
+                  ratio_min_);
+}
 
 void SglangScheduler::on_finish(const RequestView& request) {
   // Without overlap a request that ends with its prefill is dropped before it joins the batch.
-  const bool never_decoded = request.kv_tokens == request.prefilled;
+  const bool never_decoded = request.kv.tokens == request.prefilled;
   if (options_.overlap || !never_decoded) ++finished_unfiltered_;
 }
 
-BatchPlan SglangScheduler::next_batch(const SchedulerView& view) {
-  if (BatchPlan plan = prefill(view); !plan.idle()) return plan;
-  return decode(view);
+void SglangScheduler::next_batch(const SchedulerView& view, BatchPlan& plan) {
+  prefill(view, plan);
+  if (plan.idle()) decode(view, plan);
 }
 
-BatchPlan SglangScheduler::prefill(const SchedulerView& view) {
-  if ((batch_is_full_ || view.waiting.empty()) && !view.prefilling) return {};
-  const auto running = static_cast<std::int64_t>(view.running.size()) + finished_unfiltered_;
+const std::vector<const RequestView*>* SglangScheduler::ordered(const SchedulerView& view) {
+  // Matching a long queue would take longer than it saves.
+  const bool by_prefix =
+      options_.policy == SglangPolicy::lpm && options_.radix_cache && view.waiting.size() <= 128;
+  if (options_.policy == SglangPolicy::fcfs || (options_.policy == SglangPolicy::lpm && !by_prefix))
+    return nullptr;
+  order_.assign(view.waiting.begin(), view.waiting.end());
+  if (options_.policy == SglangPolicy::random) {
+    for (std::size_t i = order_.size(); i > 1; --i)
+      std::swap(order_[i - 1], order_[random_.next() % i]);
+    return &order_;
+  }
+  if (options_.policy == SglangPolicy::lof) {
+    std::stable_sort(order_.begin(), order_.end(), [](const RequestView* a, const RequestView* b) {
+      return a->max_new > b->max_new;
+    });
+    return &order_;
+  }
+  // Of those that share a prefix which nobody has computed yet, the first goes now and the others
+  // when they can hit it (IN_BATCH_PREFIX_CACHING thresholds, 32 tokens each).
+  constexpr std::int64_t hardly_cached = 32, worth_waiting = 32;
+  std::vector<std::pair<std::int64_t, const RequestView*>> keyed;
+  std::vector<const RequestView*> firsts;
+  for (const RequestView* r : order_) {
+    std::int64_t cached = view.kv.cached(*r);
+    if (cached <= hardly_cached) {
+      const bool later = std::any_of(firsts.begin(), firsts.end(), [&](const RequestView* f) {
+        return common_prefix(f->content, r->content) >= worth_waiting;
+      });
+      if (later)
+        cached = -1;
+      else
+        firsts.push_back(r);
+    }
+    keyed.emplace_back(cached, r);
+  }
+  std::stable_sort(keyed.begin(), keyed.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (std::size_t i = 0; i < keyed.size(); ++i) order_[i] = keyed[i].second;
+  return &order_;
+}
+
+void SglangScheduler::prefill(const SchedulerView& view, BatchPlan& plan) {
+  if ((batch_is_full_ || view.waiting.empty()) && !view.prefilling) return;
+  const std::int64_t running = view.running + finished_unfiltered_;
   const std::int64_t slots = options_.max_running_requests - running;
   if (slots <= 0 && !view.prefilling) {
     batch_is_full_ = true;
-    return {};
+    return;
   }
-  Admission admission(view, options_, new_token_ratio_);
+  const std::int64_t riding = options_.mixed_chunk ? running : 0;
+  Admission admission(view, options_, new_token_ratio(view.decode_passes), riding, plan);
   // Nobody overtakes the request that was cut: it holds a slot already.
-  if (view.prefilling && !admission.add_cut(*view.prefilling)) return {};
-  for (const RequestView* r : view.waiting) {
-    if (static_cast<std::int64_t>(admission.size()) >= slots) {
+  if (view.prefilling && !admission.add_cut(*view.prefilling)) return;
+  const auto admit = [&](const RequestView& r) {
+    if (static_cast<std::int64_t>(plan.extend.size()) >= slots) {
       batch_is_full_ = true;
-      break;
+      return false;
     }
-    const auto answer = admission.add(*r);
-    if (answer == Admission::Answer::go_on) continue;
+    if (options_.prefill_max_requests > 0 &&
+        static_cast<int>(plan.extend.size()) >= options_.prefill_max_requests)
+      return false;
+    const auto answer = admission.add(r);
     // The first refusal ends the pass: nobody is skipped.
     if (answer == Admission::Answer::no_tokens) batch_is_full_ = true;
-    break;
+    return answer == Admission::Answer::go_on;
+  };
+  if (const auto* order = ordered(view)) {
+    for (const RequestView* r : *order)
+      if (!admit(*r)) break;
+  } else {
+    for (const RequestView* r : view.waiting)
+      if (!admit(*r)) break;
   }
-  BatchPlan plan;
-  plan.extend = std::move(admission).chunks();
-  return plan;
+  if (options_.mixed_chunk && !plan.extend.empty() && view.decoding > 0) {
+    finished_unfiltered_ = 0;
+    // Riders need their pages too; without them the prompts go alone.
+    if (view.decode_pages <= view.kv.available()) {
+      view.kv.grow_running();
+      plan.decode = true;
+    }
+  }
 }
 
-BatchPlan SglangScheduler::decode(const SchedulerView& view) {
+void SglangScheduler::decode(const SchedulerView& view, BatchPlan& plan) {
   // Filtering the batch: only a smaller one may take new requests again.
   if (finished_unfiltered_ > 0) batch_is_full_ = false;
   finished_unfiltered_ = 0;
-  BatchPlan plan;
-  if (view.running.empty()) {
+  if (view.running == 0) {
     batch_is_full_ = false;
-    return plan;
+    return;
   }
-
-  // Who needs a new page for the next token; the most generated stay, then the shortest prompts.
-  std::vector<const RequestView*> stay = view.running;
-  const auto pages_needed = [&] {
-    std::int64_t n = 0;
-    for (const RequestView* r : stay) n += r->kv_tokens % view.page_size == 0;
-    return n;
-  };
-  std::int64_t free = view.free_pages;
-  if (pages_needed() > free) {
+  if (view.decode_pages > view.kv.available()) {
+    // The most generated stay, then the shortest prompts.
+    std::vector<const RequestView*> stay;
+    view.kv.each_running([&](const RequestView& r) { stay.push_back(&r); });
     std::stable_sort(stay.begin(), stay.end(), [](const RequestView* a, const RequestView* b) {
       if (a->generated != b->generated) return a->generated > b->generated;
       return a->prompt < b->prompt;
     });
+    std::int64_t needed = view.decode_pages;
     do {
-      free += pages_for(stay.back()->kv_tokens, view.page_size);
-      plan.retract.push_back(stay.back()->id);
+      const RequestView& r = *stay.back();
+      needed -= r.kv.tokens % view.page_size == 0;
+      view.kv.retract(r);
+      ++plan.retracted;
       stay.pop_back();
       // One always stays, unless a half-prefilled request holds the pages it needs.
-    } while (stay.size() > (view.prefilling ? 0 : 1) && pages_needed() > free);
+    } while (stay.size() > (view.prefilling ? 0 : 1) && needed > view.kv.available());
     // What those who stay have made, against what they may still make.
     double generated = 0, may_make = 0;
     for (const RequestView* r : stay) {
       generated += static_cast<double>(r->generated);
       may_make += static_cast<double>(r->max_new);
     }
-    new_token_ratio_ =
-        std::min(1.0, (generated + 20.0 * static_cast<double>(stay.size())) / (may_make + 1));
+    set_ratio(std::min(1.0, (generated + 20.0 * static_cast<double>(stay.size())) / (may_make + 1)),
+              view);
+    // The pass chosen now does not make it fall.
+    ++ratio_since_;
     batch_is_full_ = false;
-  } else {
-    new_token_ratio_ = std::max(new_token_ratio_ - ratio_decay_, ratio_min_);
+    if (stay.empty()) return;
   }
-  plan.decode = !stay.empty();
-  return plan;
+  view.kv.grow_running();
+  plan.decode = true;
+  // The cut request asks again; a queue that may be looked at is looked at.
+  if (!view.prefilling && (batch_is_full_ || view.waiting.empty()) && plan.retracted == 0)
+    plan.hold = Hold{.on_arrival = !batch_is_full_};
 }

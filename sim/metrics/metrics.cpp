@@ -7,125 +7,161 @@
 
 namespace {
 
+// Percentiles as numpy's, by selection: a million values need no sorting.
 LatencySummary summarise(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return {mean(values), percentile(values, 50), percentile(values, 90), percentile(values, 99),
-          standard_deviation(values)};
+  LatencySummary out;
+  out.mean = mean(values);
+  out.std_dev = standard_deviation(values);
+  auto begin = values.begin();
+  for (const auto& [percent, to] :
+       {std::pair{50.0, &out.p50}, {90.0, &out.p90}, {99.0, &out.p99}}) {
+    if (values.empty()) break;
+    const double at = percent / 100 * static_cast<double>(values.size() - 1);
+    const auto low = static_cast<std::ptrdiff_t>(at);
+    const auto nth = values.begin() + low;
+    std::nth_element(begin, nth, values.end());
+    const double a = *nth;
+    const double b = nth + 1 < values.end() ? *std::min_element(nth + 1, values.end()) : a;
+    *to = a + (b - a) * (at - static_cast<double>(low));
+    begin = nth;
+  }
+  return out;
 }
 
 }  // namespace
 
-MetricsCollector::MetricsCollector(const WorkloadPlan& plan, int decode_log_interval)
-    : plan_(plan), decode_log_interval_(decode_log_interval) {}
+void MetricsCollector::InFlight::until(TimePoint at) {
+  area_s_ += static_cast<double>(now_) * (at - before_).seconds();
+  before_ = at;
+}
+
+void MetricsCollector::InFlight::begins(TimePoint at) {
+  for (; !ends_.empty() && ends_.front() <= at; ends_.pop_front()) until(ends_.front()), --now_;
+  until(at);
+  most_ = std::max(most_, ++now_);
+}
+
+void MetricsCollector::InFlight::close() {
+  for (; !ends_.empty(); ends_.pop_front()) until(ends_.front()), --now_;
+}
+
+MetricsCollector::MetricsCollector(int decode_log_interval, bool keep_requests)
+    : decode_log_interval_(decode_log_interval), keep_requests_(keep_requests) {}
 
 void MetricsCollector::on_clock(TimePoint at) {
   measuring_ = true;
   clock_ = end_ = at;
+  in_flight_.start(at);
+  itl_.clear();
   prefill_time_ = busy_time_ = Duration();
   busiest_ = {};
   batch_max_ = 0;
   pages_free_min_ = -1;
 }
 
-void MetricsCollector::on_send(std::size_t index, RequestId id, TimePoint at) {
-  records_[id] = {index, at, at, at, 0, false};
+void MetricsCollector::on_sent(const Request& r) { in_flight_.begins(r.sent); }
+
+void MetricsCollector::on_gaps(const GapRun& run) {
+  if (measuring_) itl_.add(run.gap, run.step, run.passes, run.requests);
 }
 
-void MetricsCollector::on_tokens(const Request& request, int new_tokens, TimePoint at_client) {
-  const auto it = records_.find(request.id);
-  if (it == records_.end()) return;  // a warm-up request
-  Record& r = it->second;
-  SIM_ASSERT(at_client >= r.last);
-  if (r.tokens == 0)
-    r.first = at_client;
-  else
-    for (int i = 0; i < new_tokens; ++i) itl_ms_.push_back((at_client - r.last).ms() / new_tokens);
-  r.tokens += new_tokens;
-  r.last = at_client;
+void MetricsCollector::on_finish(const Request& r) {
+  if (r.index < 0) return;  // a warm-up request
+  SIM_ASSERT(r.first_token > r.sent && r.last_token >= r.first_token);
+  const Duration latency = r.last_token - r.sent;
+  ttft_ms_.push_back((r.first_token - r.sent).ms());
+  e2e_ms_.push_back(latency.ms());
+  if (r.output > 1)
+    tpot_ms_.push_back((r.last_token - r.first_token).ms() / static_cast<double>(r.output - 1));
+  if (keep_requests_)
+    requests_.push_back({r.index, r.prompt, r.output, r.sent, r.first_token, r.last_token});
+  ++completed_;
+  input_tokens_ += r.prompt;
+  output_tokens_ += r.output;
+  cached_tokens_ += r.cached;
+  latency_sum_s_ += latency.seconds();
+  in_flight_.ends(r.last_token);
+  end_ = std::max(end_, r.last_token);
 }
 
-void MetricsCollector::on_finish(const Request& request, TimePoint at_client) {
-  const auto it = records_.find(request.id);
-  if (it == records_.end()) return;
-  it->second.finished = true;
-  end_ = std::max(end_, at_client);
-}
-
-void MetricsCollector::on_reject(const Request& request, TimePoint at_client) {
-  const auto it = records_.find(request.id);
-  if (it == records_.end()) return;
+void MetricsCollector::on_reject(const Request& r, TimePoint at_client) {
+  if (r.index < 0) return;
   ++rejected_;
+  in_flight_.ends(at_client);
   end_ = std::max(end_, at_client);
 }
 
-void MetricsCollector::on_pass(const PassRecord& pass) {
-  if (pass.shape.extend_sequences == 0) {
-    // SGLang's counter is never reset, so a window may begin before the benchmark does.
-    window_tokens_ += pass.batch;
-    if (++window_passes_ == decode_log_interval_) {
-      const double seconds = (pass.processed - window_start_).seconds();
-      if (measuring_ && seconds > 0)
-        window_best_ = std::max(window_best_, static_cast<double>(window_tokens_) / seconds);
-      window_passes_ = window_tokens_ = 0;
-      window_start_ = pass.processed;
+// SGLang's lines: tokens of so many decode passes over the time they took. The counter is never
+// reset, so a window may begin before the benchmark does.
+void MetricsCollector::log_windows(const PassRun& run) {
+  const auto close = [&](std::int64_t pass) {
+    const TimePoint at = run.processed(pass);
+    const double seconds = (at - window_start_).seconds();
+    if (measuring_ && seconds > 0)
+      window_best_ = std::max(window_best_, static_cast<double>(window_tokens_) / seconds);
+    window_passes_ = window_tokens_ = 0;
+    window_start_ = at;
+  };
+  for (std::int64_t pass = 0; pass < run.passes;) {
+    const std::int64_t here =
+        std::min<std::int64_t>(run.passes - pass, decode_log_interval_ - window_passes_);
+    window_passes_ += here;
+    window_tokens_ += here * run.last.batch;
+    pass += here;
+    if (window_passes_ < decode_log_interval_) break;
+    close(pass - 1);
+    // Of whole windows of one run the first is the fastest; the others only pass.
+    const std::int64_t more = (run.passes - pass) / decode_log_interval_;
+    if (more > 1) {
+      window_tokens_ = std::int64_t{decode_log_interval_} * run.last.batch;
+      close(pass + decode_log_interval_ - 1);
+      pass += more * decode_log_interval_;
+      window_start_ = run.processed(pass - 1);
     }
   }
-  const TimePoint began = std::max({pass.launched, gpu_last_, clock_});
-  gpu_last_ = pass.finished;
+}
+
+void MetricsCollector::on_passes(const PassRun& run) {
+  const PassRecord& pass = run.last;
+  const bool decodes = pass.shape.extend_sequences == 0;
+  if (decodes && decode_log_interval_ > 0) log_windows(run);
   if (!measuring_) return;
-  const Duration busy = std::max(Duration(), pass.finished - began);
-  busy_time_ += busy;
-  if (pass.shape.extend_sequences > 0) prefill_time_ += busy;
+  busy_time_ += run.device;
+  if (!decodes) prefill_time_ += run.device;
   batch_max_ = std::max(batch_max_, pass.batch);
   pages_free_min_ =
       pages_free_min_ < 0 ? pass.free_pages : std::min(pages_free_min_, pass.free_pages);
-  if (pass.shape.extend_sequences == 0 && pass.batch >= busiest_.batch) busiest_ = pass;
+  if (decodes && pass.batch >= busiest_.batch) busiest_ = pass;
 }
 
 RunMetrics MetricsCollector::summary(const ServerCounts& counts) const {
   RunMetrics m;
   m.counts = counts;
   m.duration_s = (end_ - clock_).seconds();
-  std::vector<double> ttft, tpot, e2e;
-  double latency_sum = 0;
-  for (const auto& [id, r] : records_) {
-    if (!r.finished) continue;
-    ++m.completed;
-    m.input_tokens += plan_.requests[r.index].input;
-    m.output_tokens += r.tokens;
-    ttft.push_back((r.first - r.sent).ms());
-    e2e.push_back((r.last - r.sent).ms());
-    if (r.tokens > 1) tpot.push_back((r.last - r.first).ms() / static_cast<double>(r.tokens - 1));
-    latency_sum += (r.last - r.sent).seconds();
-  }
+  m.completed = completed_;
   m.rejected = rejected_;
+  m.input_tokens = input_tokens_;
+  m.output_tokens = output_tokens_;
+  InFlight in_flight = in_flight_;
+  in_flight.close();
   if (m.duration_s > 0) {
     m.request_throughput = static_cast<double>(m.completed) / m.duration_s;
     m.input_throughput = static_cast<double>(m.input_tokens) / m.duration_s;
     m.output_throughput = static_cast<double>(m.output_tokens) / m.duration_s;
     m.total_throughput = m.input_throughput + m.output_throughput;
-    m.concurrency = latency_sum / m.duration_s;
+    m.concurrency = latency_sum_s_ / m.duration_s;
     m.time_in_prefill = prefill_time_.seconds() / m.duration_s;
     m.gpu_busy = busy_time_.seconds() / m.duration_s;
+    m.in_flight_mean = in_flight.area_s() / m.duration_s;
   }
-  m.ttft_ms = summarise(std::move(ttft));
-  m.tpot_ms = summarise(std::move(tpot));
-  m.itl_ms = summarise(itl_ms_);
-  m.e2e_ms = summarise(std::move(e2e));
-  // In flight over time: +1 at each send, -1 at each end.
-  std::vector<std::pair<TimePoint, int>> changes;
-  for (const auto& [id, r] : records_)
-    if (r.finished) changes.insert(changes.end(), {{r.sent, +1}, {r.last, -1}});
-  std::sort(changes.begin(), changes.end());
-  std::int64_t in_flight = 0;
-  TimePoint before = clock_;
-  double area = 0;
-  for (const auto& [at, change] : changes) {
-    area += static_cast<double>(in_flight) * (at - before).seconds();
-    before = at;
-    m.in_flight_max = std::max(m.in_flight_max, in_flight += change);
-  }
-  if (m.duration_s > 0) m.in_flight_mean = area / m.duration_s;
+  if (m.input_tokens > 0)
+    m.prefix_hit_rate = static_cast<double>(cached_tokens_) / static_cast<double>(m.input_tokens);
+  m.in_flight_max = in_flight.most();
+  m.ttft_ms = summarise(ttft_ms_);
+  m.tpot_ms = summarise(tpot_ms_);
+  m.e2e_ms = summarise(e2e_ms_);
+  const auto itl = itl_.percentiles_ms({50, 90, 99});
+  m.itl_ms = {itl_.mean_ms(), itl[0], itl[1], itl[2], itl_.std_dev_ms()};
   m.batch_max = batch_max_;
   if (counts.pages_total > 0 && pages_free_min_ >= 0)
     m.kv_use_max =
@@ -165,6 +201,7 @@ std::vector<std::pair<std::string, double>> RunMetrics::all() const {
   out.emplace_back("in_flight_max", static_cast<double>(in_flight_max));
   out.emplace_back("batch_max", static_cast<double>(batch_max));
   out.emplace_back("kv_use_max", kv_use_max);
+  out.emplace_back("prefix_hit_rate", prefix_hit_rate);
   out.emplace_back("retractions", static_cast<double>(retractions));
   out.emplace_back("server_decode_throughput_peak", server_decode_throughput_peak);
   return out;

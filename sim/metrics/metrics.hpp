@@ -1,11 +1,12 @@
 #pragma once
 
-#include <map>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "sim/workload/client.hpp"
+#include "sim/engine/server.hpp"
+#include "sim/metrics/gaps.hpp"
 
 /// Mean and percentiles of one latency, in milliseconds.
 struct LatencySummary {
@@ -29,8 +30,9 @@ struct RunMetrics {
   std::int64_t retractions = 0, passes = 0, decode_passes = 0;
   /// The server's own "gen throughput" lines: 40 decode passes each, their maximum.
   double server_decode_throughput_peak = 0;
-  double time_in_prefill = 0;  // share of the duration in which the GPU ran extend passes
+  double time_in_prefill = 0;  // share of the duration in which the GPU ran passes with prompts
   double gpu_busy = 0;         // share in which it ran anything
+  double prefix_hit_rate = 0;  // share of prompt tokens found in the prefix cache
   PassRecord busiest;          // the decode pass with the largest batch (the last such)
   ServerCounts counts;
 
@@ -41,40 +43,65 @@ struct RunMetrics {
 
 std::vector<std::string> metric_names();
 
-/// Collects a run: subscribe it to the server and hand it to the client.
-class MetricsCollector final : public Observer, public Client::Listener {
+/// One finished request, as a load generator's details have it.
+struct RequestRecord {
+  std::int64_t index = 0, input = 0, output = 0;
+  TimePoint sent, first, last;
+};
+
+/// Collects a run: subscribe it to the server and to the client. Holds 24 bytes for each finished
+/// request; `keep_requests` keeps a record of each as well.
+class MetricsCollector final : public Observer {
  public:
-  /// `decode_log_interval`: decode passes per log line of the server.
-  explicit MetricsCollector(const WorkloadPlan& plan, int decode_log_interval = 40);
+  /// `decode_log_interval`: decode passes per log line of the server; 0: no such lines.
+  explicit MetricsCollector(int decode_log_interval = 40, bool keep_requests = false);
 
   void on_clock(TimePoint at) override;
-  void on_send(std::size_t index, RequestId id, TimePoint at) override;
-  void on_tokens(const Request& request, int new_tokens, TimePoint at_client) override;
-  void on_finish(const Request& request, TimePoint at_client) override;
+  void on_sent(const Request& request) override;
+  void on_gaps(const GapRun& run) override;
+  void on_finish(const Request& request) override;
   void on_reject(const Request& request, TimePoint at_client) override;
-  void on_pass(const PassRecord& pass) override;
+  void on_passes(const PassRun& run) override;
 
   RunMetrics summary(const ServerCounts& counts) const;
+  const std::vector<RequestRecord>& requests() const { return requests_; }
 
  private:
-  struct Record {
-    std::size_t index = 0;
-    TimePoint sent, first, last;
-    std::int64_t tokens = 0;
-    bool finished = false;
+  /// Requests in flight over time, from the moments at which one more and one less is; both come
+  /// in order, ends ahead of the clock.
+  class InFlight {
+   public:
+    void start(TimePoint at) { *this = {}, before_ = at; }
+    void begins(TimePoint at);
+    void ends(TimePoint at) { ends_.push_back(at); }
+    void close();
+    double area_s() const { return area_s_; }
+    std::int64_t most() const { return most_; }
+
+   private:
+    void until(TimePoint at);
+    std::deque<TimePoint> ends_;
+    TimePoint before_;
+    double area_s_ = 0;
+    std::int64_t now_ = 0, most_ = 0;
   };
-  const WorkloadPlan& plan_;
+  void log_windows(const PassRun& run);
+
   int decode_log_interval_;
+  bool keep_requests_;
   TimePoint clock_;
   bool measuring_ = false;
-  std::map<RequestId, Record> records_;
-  std::vector<double> itl_ms_;
+  std::vector<double> ttft_ms_, tpot_ms_, e2e_ms_;
+  std::vector<RequestRecord> requests_;
+  GapHistogram itl_;
+  InFlight in_flight_;
+  double latency_sum_s_ = 0;
+  std::int64_t completed_ = 0, input_tokens_ = 0, output_tokens_ = 0, cached_tokens_ = 0;
   std::int64_t rejected_ = 0;
   TimePoint end_;
   PassRecord busiest_;
   std::int64_t batch_max_ = 0;
   Duration prefill_time_, busy_time_;
-  TimePoint gpu_last_;
   std::int64_t window_passes_ = 0, window_tokens_ = 0;
   TimePoint window_start_;
   double window_best_ = 0;

@@ -327,6 +327,7 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
     e->dense_quantized_ = s.word("dense_quantization", {"none", "mxfp8"}, "none") == "mxfp8";
     if (e->dense_quantized_) e->model_.precision.attention = Precision::fp8;
     e->fitted_ = s.optional("fitted_constants", true);
+    e->reference_ = s.word("clock", {"jumps", "reference"}, "jumps") == "reference";
     const bool hardware_read = reading.errors.empty();
     if (hardware_read) {
       const int tp = e->tensor_parallel_;
@@ -338,7 +339,7 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
                 fmt::format("tensor_parallel is {} but the machine has {} GPUs", tp,
                             e->machine_.gpu_count()),
                 sizes_that_fit(e->model_, e->machine_));
-      if (e->build_.engine != kind)
+      if (e->build_.engine != kind && kind != "fcfs")
         s.error("build",
                 fmt::format("build '{}' is of engine '{}'", in.build_id, e->build_.engine));
       if (e->build_.architecture != e->gpu_.architecture)
@@ -360,10 +361,6 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
     if (!engine) {
       s.ignore_rest();
     } else {
-      if (!engine->schedules && e->workload_.needs_scheduler())
-        s.error("kind",
-                fmt::format("the {} scheduler is not there yet", kind == "vllm" ? "vLLM" : kind),
-                "workloads without one run: llm_decode_bench, cold_prefill");
       EngineFacts& f = e->facts_;
       f.gpu_name = e->gpu_.name;
       f.gpu_memory = e->gpu_.memory;
@@ -476,7 +473,7 @@ std::vector<SteadyPass> Experiment::passes(Only only) const {
   return steady_passes(workload_, {step, sizes_, host_times(only), top_k});
 }
 
-RunMetrics Experiment::run(Only only) {
+RunMetrics Experiment::run(Only only, bool keep_requests) {
   if (!workload_.needs_scheduler()) return steady_metrics(workload_, passes(only));
   // The scheduler has a memory of its own: each run gets a fresh one, from the same options.
   Reading reading;
@@ -489,15 +486,15 @@ RunMetrics Experiment::run(Only only) {
   }
   SIM_ASSERT(reading.errors.empty());
   const StepModel step = make_step(only);
-  const HostTimes host = host_times(only);
-  Simulation simulation;
-  Server server(simulation, step, setup, host, sparse_attention() ? model_.indexer->top_k : 0);
-  MetricsCollector metrics(workload_);
-  server.subscribe(metrics);
-  Client client(simulation, server, workload_, metrics);
-  client.start();
-  const bool ended = simulation.run();
-  RunMetrics out = metrics.summary(server.counts());
+  PriceList prices(step);
+  const auto server = (reference_ ? make_reference_server : make_server)(
+      prices, setup, host_times(only), sparse_attention() ? model_.indexer->top_k : 0);
+  MetricsCollector metrics(setup.sizes.decode_log_interval, keep_requests);
+  Client client(workload_);
+  client.subscribe(metrics);
+  server->subscribe(metrics);
+  const bool ended = server->run(client);
+  RunMetrics out = metrics.summary(server->counts());
   out.overrun = !ended;
   return out;
 }

@@ -9,6 +9,7 @@
 #include "sim/scenario/scenario.hpp"
 #include "sim/scenario/steady.hpp"
 #include "sim/step/build.hpp"
+#include "sim/workload/client.hpp"
 
 /// Everything one run reads, as settings: the scenario and the files it names.
 struct Inputs {
@@ -46,7 +47,8 @@ class Experiment {
   static Expected<std::unique_ptr<Experiment>> make(const Inputs& inputs,
                                                     std::vector<ResolvedValue>* values = nullptr);
 
-  RunMetrics run(Only only = Only::everything);
+  /// `keep_requests`: the metrics hold a record of each request.
+  RunMetrics run(Only only = Only::everything, bool keep_requests = false);
   /// The passes of a workload that needs no scheduler.
   std::vector<SteadyPass> passes(Only only = Only::everything) const;
   /// Where the time of a pass goes.
@@ -94,5 +96,5 @@ class Experiment {
   std::unique_ptr<StepModel> step_;
   int tensor_parallel_ = 1;
   Precision kv_ = Precision::bf16;
-  bool fitted_ = true, bf16_activations_ = false, dense_quantized_ = false;
+  bool fitted_ = true, bf16_activations_ = false, dense_quantized_ = false, reference_ = false;
 };

@@ -18,6 +18,12 @@ struct Ratios {
   double peak(std::string_view precision) const {
     return precision == "fp8" ? fp8 : precision == "nvfp4" ? nvfp4 : bf16;
   }
+  /// How far the ratio of two times can grow or shrink when start-up stays, and bytes, arithmetic
+  /// and cycles move each by its own: the parts that a composed law takes its mean of.
+  double apart() const {
+    const auto [least, most] = std::minmax({1.0, bandwidth, bf16, fp8, clock, clock * sms});
+    return most / least;
+  }
 };
 
 // `what` is the precision that the numbers below stand for.
@@ -70,7 +76,8 @@ void scale_laws(Settings& laws, const GpuSpec& measured, const GpuSpec& gpu) {
         laws.set(path + ".scale.basis", Settings::scalar("assumed", where));
         double wide = spread_least;
         if (const Settings* spread = s->find("spread"))
-          wide = std::max(wide, parse<double>(spread->text()).value_or(1));
+          wide = std::max(wide, parse<double>(spread->text()).value_or(1) *
+                                    (law.value.find("measured") ? r.apart() : 1));
         laws.set(path + ".scale.spread", Settings::scalar(fmt::format("{}", wide), where));
       }
       if (const Settings* source = law.value.find("source"))

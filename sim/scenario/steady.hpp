@@ -4,6 +4,7 @@
 #include "sim/engine/server.hpp"
 #include "sim/metrics/metrics.hpp"
 #include "sim/step/step_model.hpp"
+#include "sim/workload/workload.hpp"
 
 /// One pass of a workload that needs no scheduler, and how long it holds the server.
 struct SteadyPass {

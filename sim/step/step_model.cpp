@@ -208,8 +208,8 @@ Duration StepModel::counted(const Priced& p) const {
 // beside the main stream add what sticks out: the pair lasts as long as the longer stream, and as
 // long as the memory traffic of both takes.
 template <class Visit>
-Duration StepModel::walk_block(const LayerBlock& block, const PassShape& pass, bool side_streams,
-                               Visit visit) const {
+Duration StepModel::walk_block(const LayerBlock& block, std::size_t first, std::size_t last,
+                               const PassShape& pass, bool side_streams, Visit visit) const {
   Duration total, main_since_fork, main_memory, side, side_memory;
   std::vector<std::pair<const Operator*, Priced>> beside;
   const auto close = [&] {
@@ -223,13 +223,10 @@ Duration StepModel::walk_block(const LayerBlock& block, const PassShape& pass, b
     beside.clear();
     main_since_fork = main_memory = side = side_memory = Duration();
   };
-  int small_kernels = 0;
-  if (launch_.small_kernels && block.is_layer)
-    for (const Operator& op : block.operators)
-      if (std::holds_alternative<ElementwiseOp>(op.work) && op.group != "indexer")
-        small_kernels += op.launches;
-  for (const Operator& op : block.operators) {
-    const Priced priced = price(op, pass, small_kernels);
+  const int small = small_kernels(block);
+  for (std::size_t i = first; i < last; ++i) {
+    const Operator& op = block.operators[i];
+    const Priced priced = price(op, pass, small);
     const Duration time = counted(priced);
     if (op.join) close();
     if (side_streams && op.side) {
@@ -248,27 +245,46 @@ Duration StepModel::walk_block(const LayerBlock& block, const PassShape& pass, b
   return total;
 }
 
+int StepModel::small_kernels(const LayerBlock& block) const {
+  if (!launch_.small_kernels || !block.is_layer) return 0;
+  int n = 0;
+  for (const Operator& op : block.operators)
+    if (std::holds_alternative<ElementwiseOp>(op.work) && op.group != "indexer") n += op.launches;
+  return n;
+}
+
+Timeline StepModel::issued(const Operator& op, Duration total, bool captured) const {
+  if (captured) return {Duration(), total, total};
+  return Timeline::kernels(op.launches, host_counts() ? launch_.per_launch : Duration(), total);
+}
+
+Timeline StepModel::graph_launch(bool captured) const {
+  if (!captured || !host_counts()) return {};
+  const Duration launch = launch_.graph + graph_.launches() * launch_.graph_per_node;
+  return {launch, Duration(), launch};
+}
+
+Duration StepModel::time(const Operator& op, const LayerBlock& block, const PassShape& pass) const {
+  return counted(price(op, pass, small_kernels(block)));
+}
+
+Timeline StepModel::stretch(const LayerBlock& block, std::size_t first, std::size_t last,
+                            const PassShape& pass, bool captured) const {
+  Timeline out;
+  walk_block(block, first, last, pass, captured && launch_.side_streams,
+             [&](const Operator& op, const Priced&, Duration exposed) {
+               out = out.then(issued(op, exposed, captured));
+             });
+  return out;
+}
+
 Timeline StepModel::cost(const PassShape& pass, bool captured) const {
-  const bool host_counts = only_ == Only::everything || only_ == Only::launch;
-  Timeline whole;
-  for (const LayerBlock& block : graph_.blocks) {
-    Timeline layer;
-    const Duration device =
-        walk_block(block, pass, captured && launch_.side_streams,
-                   [&](const Operator& op, const Priced&, Duration exposed) {
-                     if (!captured)
-                       layer = layer.then(Timeline::kernels(
-                           op.launches, host_counts ? launch_.per_launch : Duration(), exposed));
-                   });
-    if (captured) layer = {Duration(), device, device};
-    whole = whole.then(layer.repeated(block.repeat));
-  }
+  Timeline whole = graph_launch(captured);
+  for (const LayerBlock& block : graph_.blocks)
+    whole = whole.then(
+        stretch(block, 0, block.operators.size(), pass, captured).repeated(block.repeat));
   const Duration beside = residual(pass);
   whole = whole.then({Duration(), beside, beside});
-  if (captured && host_counts) {
-    const Duration launch = launch_.graph + graph_.launches() * launch_.graph_per_node;
-    whole = Timeline{launch, Duration(), launch}.then(whole);
-  }
   return whole;
 }
 
@@ -282,22 +298,21 @@ Breakdown StepModel::breakdown(const PassShape& pass, bool captured) const {
   std::vector<std::pair<std::string, Sum>> groups;
   Breakdown out;
   for (const LayerBlock& block : graph_.blocks)
-    out.device += block.repeat *
-                  walk_block(block, pass, captured && launch_.side_streams,
-                             [&](const Operator& op, const Priced& p, Duration exposed) {
-                               auto it =
-                                   std::find_if(groups.begin(), groups.end(),
-                                                [&](const auto& g) { return g.first == op.group; });
-                               if (it == groups.end())
-                                 it = groups.insert(groups.end(), {op.group, {}});
-                               Sum& sum = it->second;
-                               sum.time += block.repeat * exposed;
-                               sum.arithmetic += block.repeat * p.arithmetic;
-                               sum.memory += block.repeat * p.memory;
-                               sum.collective |= p.collective;
-                               sum.provenance = std::max(sum.provenance, p.provenance);
-                               sum.error += p.error * (block.repeat * exposed).seconds();
-                             });
+    out.device +=
+        block.repeat *
+        walk_block(block, 0, block.operators.size(), pass, captured && launch_.side_streams,
+                   [&](const Operator& op, const Priced& p, Duration exposed) {
+                     auto it = std::find_if(groups.begin(), groups.end(),
+                                            [&](const auto& g) { return g.first == op.group; });
+                     if (it == groups.end()) it = groups.insert(groups.end(), {op.group, {}});
+                     Sum& sum = it->second;
+                     sum.time += block.repeat * exposed;
+                     sum.arithmetic += block.repeat * p.arithmetic;
+                     sum.memory += block.repeat * p.memory;
+                     sum.collective |= p.collective;
+                     sum.provenance = std::max(sum.provenance, p.provenance);
+                     sum.error += p.error * (block.repeat * exposed).seconds();
+                   });
   for (const auto& [group, sum] : groups) {
     BreakdownItem item;
     item.group = group;

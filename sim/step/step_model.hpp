@@ -135,6 +135,15 @@ class StepModel {
   Duration residual(const PassShape& pass) const;
   /// Whether some kernel's time depends on the lengths of single sequences.
   bool wants_lengths() const;
+  /// The operators [first, last) of a block in a row, which must not cut a fork from its join.
+  Timeline stretch(const LayerBlock& block, std::size_t first, std::size_t last,
+                   const PassShape& pass, bool captured) const;
+  /// The time of one operator alone.
+  Duration time(const Operator& op, const LayerBlock& block, const PassShape& pass) const;
+  /// The issue of an operator's launches, `total` of device time in all.
+  Timeline issued(const Operator& op, Duration total, bool captured) const;
+  /// What goes before the operators of a pass: the launch of its graph.
+  Timeline graph_launch(bool captured) const;
   const ModelGraph& graph() const { return graph_; }
   const ExpertPopularity& popularity() const { return popularity_; }
 
@@ -150,9 +159,11 @@ class StepModel {
   /// The parts of residual(), for people.
   std::vector<BreakdownItem> residual_items(const PassShape& pass) const;
   Duration counted(const Priced& priced) const;
+  int small_kernels(const LayerBlock& block) const;
+  bool host_counts() const { return only_ == Only::everything || only_ == Only::launch; }
   template <class Visit>
-  Duration walk_block(const LayerBlock& block, const PassShape& pass, bool side_streams,
-                      Visit visit) const;
+  Duration walk_block(const LayerBlock& block, std::size_t first, std::size_t last,
+                      const PassShape& pass, bool side_streams, Visit visit) const;
 
   ModelGraph graph_;
   const CostModels& costs_;

@@ -1,59 +1,66 @@
 #include "sim/workload/client.hpp"
 
-Client::Client(Simulation& simulation, Server& server, const WorkloadPlan& plan, Listener& listener)
-    : simulation_(simulation), server_(server), plan_(plan), listener_(listener) {
-  server.subscribe(*this);
+#include "sim/base/assert.hpp"
+
+Client::Client(const WorkloadPlan& plan) : plan_(plan) {
+  SIM_ASSERT(plan.source);
+  if (plan.warm_up.empty()) begin({});
 }
 
-void Client::start() {
-  if (plan_.warm_up.empty())
-    begin();
-  else
-    warm_up();
+void Client::begin(TimePoint at) {
+  clock_ = at;
+  source_ = plan_.source();
+  has_ahead_ = source_->next(ahead_);
+  if (plan_.max_concurrency)
+    places_.assign(static_cast<std::size_t>(*plan_.max_concurrency), clock_);
 }
 
-void Client::warm_up() {
-  const PlannedRequest& r = plan_.warm_up[warmed_up_++];
-  server_.send(r.input, r.output, r.output);
+Load::Sending Client::next() {
+  if (!source_) {
+    if (warming_) return {};
+    return {&plan_.warm_up[warmed_up_], warm_up_at_, -1};
+  }
+  Sending out;
+  if (has_ahead_ && !(plan_.max_concurrency && places_.empty())) {
+    out = {&ahead_, clock_ + ahead_.send_at, sent_};
+    if (plan_.max_concurrency) out.at = std::max(out.at, places_.front());
+  }
+  if (!turns_.empty() && (!out.request || turns_.top().at <= out.at))
+    out = {&turns_.top().request, turns_.top().at, sent_};
+  return out;
 }
 
-void Client::begin() {
-  measuring_ = true;
-  listener_.on_clock(simulation_.now());
-  for (std::size_t i = 0; i < plan_.requests.size(); ++i)
-    simulation_.schedule_in(plan_.requests[i].send_at, Phase::arrival,
-                            [this, i] { request_arrives(i); });
+void Client::take() {
+  if (!source_) {
+    warming_ = true;
+    return;
+  }
+  if (!announced_)
+    for (Observer* o : observers_) o->on_clock(clock_);
+  announced_ = true;
+  const Sending s = next();
+  SIM_ASSERT(s.request);
+  ++sent_;
+  if (s.request != &ahead_) {
+    turns_.pop();
+    return;
+  }
+  if (plan_.max_concurrency) places_.pop_front();
+  has_ahead_ = source_->next(ahead_);
 }
 
-void Client::request_arrives(std::size_t index) {
-  if (plan_.max_concurrency && under_way_ >= *plan_.max_concurrency)
-    behind_semaphore_.push_back(index);
-  else
-    send(index);
-}
-
-void Client::send(std::size_t index) {
-  ++under_way_;
-  const PlannedRequest& r = plan_.requests[index];
-  const RequestId id = server_.send(r.input, r.output, r.output);
-  listener_.on_send(index, id, simulation_.now());
-}
-
-void Client::on_finish(const Request& request, TimePoint at_client) { done(request, at_client); }
-void Client::on_reject(const Request& request, TimePoint at_client) { done(request, at_client); }
-
-void Client::done(const Request&, TimePoint at_client) {
-  simulation_.schedule(at_client, Phase::arrival, [this] {
-    if (measuring_) {
-      --under_way_;
-      if (behind_semaphore_.empty()) return;
-      const std::size_t next = behind_semaphore_.front();
-      behind_semaphore_.pop_front();
-      send(next);
-    } else if (warmed_up_ < plan_.warm_up.size()) {
-      warm_up();
-    } else {
-      simulation_.schedule_in(plan_.pause_after_warm_up, Phase::arrival, [this] { begin(); });
-    }
-  });
+void Client::ended(std::int64_t index, std::int64_t session, TimePoint at_client) {
+  if (index < 0) {
+    warming_ = false;
+    warm_up_at_ = at_client;
+    if (++warmed_up_ == plan_.warm_up.size()) begin(at_client + plan_.pause_after_warm_up);
+    return;
+  }
+  // The next turn of a session keeps its place.
+  if (PlannedRequest turn; session >= 0 && source_->next_turn(session, turn)) {
+    const TimePoint at = at_client + turn.send_at;
+    turns_.push({at, turns_made_++, std::move(turn)});
+    return;
+  }
+  if (plan_.max_concurrency) places_.push_back(at_client);
 }

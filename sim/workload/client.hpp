@@ -1,41 +1,50 @@
 #pragma once
 
 #include <deque>
-#include <map>
+#include <memory>
+#include <queue>
+#include <vector>
 
-#include "sim/engine/server.hpp"
+#include "sim/engine/load.hpp"
+#include "sim/engine/observer.hpp"
 #include "sim/workload/workload.hpp"
 
-/// Plays a plan against a server: warm-up requests one by one, a pause, then the benchmark. Tells
-/// when its clock started and which of the server's requests belong to the benchmark.
-class Client final : public Observer {
+/// Plays a plan: warm-up requests one by one, a pause, then the benchmark, whose clock it
+/// announces. Holds no more than the requests that wait for a moment of their own.
+class Client final : public Load {
  public:
-  /// Heard by metrics: `index` counts the plan's requests.
-  struct Listener {
-    virtual ~Listener() = default;
-    virtual void on_clock(TimePoint) {}
-    virtual void on_send(std::size_t /*index*/, RequestId, TimePoint) {}
-  };
+  explicit Client(const WorkloadPlan& plan);
+  void subscribe(Observer& observer) { observers_.push_back(&observer); }
 
-  Client(Simulation& simulation, Server& server, const WorkloadPlan& plan, Listener& listener);
-  void start();
-
-  void on_finish(const Request& request, TimePoint at_client) override;
-  void on_reject(const Request& request, TimePoint at_client) override;
+  Sending next() override;
+  void take() override;
+  void ended(std::int64_t index, std::int64_t session, TimePoint at_client) override;
 
  private:
-  void warm_up();
-  void begin();
-  void request_arrives(std::size_t index);
-  void send(std::size_t index);
-  void done(const Request& request, TimePoint at_client);
+  struct Turn {
+    TimePoint at;
+    std::int64_t number;  // ties: first come, first served
+    PlannedRequest request;
+    bool operator>(const Turn& other) const {
+      return at != other.at ? at > other.at : number > other.number;
+    }
+  };
+  void begin(TimePoint at);
 
-  Simulation& simulation_;
-  Server& server_;
   const WorkloadPlan& plan_;
-  Listener& listener_;
+  std::vector<Observer*> observers_;
+  // warm-up
   std::size_t warmed_up_ = 0;
-  std::int64_t under_way_ = 0;
-  std::deque<std::size_t> behind_semaphore_;
-  bool measuring_ = false;
+  bool warming_ = false;  // one is under way
+  TimePoint warm_up_at_;
+  // benchmark
+  std::unique_ptr<RequestSource> source_;
+  bool announced_ = false;
+  TimePoint clock_;
+  PlannedRequest ahead_;  // the next one whose time is known beforehand
+  bool has_ahead_ = false;
+  // When the free places behind the semaphore became free, in order.
+  std::deque<TimePoint> places_;
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
+  std::int64_t turns_made_ = 0, sent_ = 0;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,12 +9,19 @@
 
 #include "sim/base/registry.hpp"
 #include "sim/base/settings.hpp"
+#include "sim/engine/load.hpp"
 
-/// One request as the load generator plans it.
-struct PlannedRequest {
-  std::int64_t input = 0;   // prompt tokens
-  std::int64_t output = 0;  // tokens after which it stops; also its limit on new tokens
-  Duration send_at;         // after the clock of the benchmark starts
+/// The requests of a benchmark, made one by one, so that a million need no memory. Same plan, same
+/// requests.
+class RequestSource {
+ public:
+  virtual ~RequestSource() = default;
+  /// The next request whose time is known beforehand, in the order of `send_at`; false when there
+  /// is none left.
+  virtual bool next(PlannedRequest& request) = 0;
+  /// The next turn of a session whose turn before has just ended; `send_at` is the pause until it
+  /// is sent. False when the session is over.
+  virtual bool next_turn(std::int64_t /*session*/, PlannedRequest&) { return false; }
 };
 
 /// Decode that goes on: `sequences` of equal length, none comes and none goes.
@@ -33,7 +41,11 @@ struct ColdPrefill {
 /// order, or passes that follow by themselves.
 struct WorkloadPlan {
   std::string description;  // for people: "64 requests at 16/s: 9,166 tokens in, 7,059 out"
-  std::vector<PlannedRequest> requests;
+  /// Starts the requests from the beginning; empty for passes that follow by themselves.
+  std::function<std::unique_ptr<RequestSource>()> source;
+  std::int64_t requests = 0;  // how many there are, all turns of all sessions
+  std::int64_t input_tokens = 0, output_tokens = 0;  // of all of them
+  Duration last_send;                                // of those whose time is known beforehand
   std::optional<int> max_concurrency;   // a semaphore; the latency clock starts behind it
   std::vector<PlannedRequest> warm_up;  // one after the other, before the clock
   Duration pause_after_warm_up;
@@ -42,9 +54,15 @@ struct WorkloadPlan {
 
   bool needs_scheduler() const { return std::holds_alternative<std::monostate>(passes); }
 
-  std::int64_t input_tokens() const;
-  std::int64_t output_tokens() const;
+  /// Takes `requests` (in the order of `send_at`) as they are, and counts them.
+  void set(std::vector<PlannedRequest> requests);
+  /// Takes a source and counts its requests by going through it once; only for sources without
+  /// sessions.
+  void set(std::function<std::unique_ptr<RequestSource>()> source);
 };
+
+/// The requests of a plan without sessions as a list.
+std::vector<PlannedRequest> all_requests(const WorkloadPlan& plan);
 
 /// A load generator kind ("bench_serving"): reads its options and plans. One file each.
 struct WorkloadKind {

@@ -137,7 +137,7 @@ TEST_CASE("with a free host a pass is its device time and nothing else") {
   CHECK(t.host == Duration());
   CHECK(t.span == t.device);
   // One request alone: its end is its prefill and its decode passes back to back.
-  const auto& r = e->workload().requests.at(0);
+  const auto r = all_requests(e->workload()).at(0);
   Duration sum = e->cost(PassShape::extend(r.input), false).device;
   for (std::int64_t i = 1; i < r.output; ++i)
     sum += e->cost(PassShape::decode(1, r.input + i), false).device;
@@ -175,13 +175,13 @@ TEST_CASE("Little's law and the counts hold on every seed run") {
     INFO(name);
     const auto e = experiment({}, name);
     const auto m = e->run();
-    const auto n = static_cast<std::int64_t>(e->workload().requests.size());
+    const auto n = static_cast<std::int64_t>(e->workload().requests);
     // in flight, counted over time = throughput x mean latency
     CHECK(m.in_flight_mean == Approx(m.request_throughput * m.e2e_ms.mean / 1e3).epsilon(1e-9));
     CHECK(m.concurrency == Approx(m.in_flight_mean).epsilon(1e-9));
     CHECK(m.completed + m.rejected == n);
-    CHECK(m.input_tokens == e->workload().input_tokens());
-    CHECK(m.output_tokens == e->workload().output_tokens());
+    CHECK(m.input_tokens == e->workload().input_tokens);
+    CHECK(m.output_tokens == e->workload().output_tokens);
     const auto& c = m.counts;
     CHECK(c.arrived == c.finished + c.rejected);
     CHECK(c.arrived == n + 1);  // the warm-up request

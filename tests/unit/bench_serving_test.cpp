@@ -10,15 +10,21 @@
 
 namespace {
 
-WorkloadPlan plan(const std::string& options, Reading& reading) {
+struct Drawn : WorkloadPlan {
+  std::vector<PlannedRequest> list;
+};
+
+Drawn plan(const std::string& options, Reading& reading) {
   const WorkloadKind* kind = Registry<WorkloadKind>::find("bench_serving");
   REQUIRE(kind);
   const Settings settings = yaml(options);
   Section section(settings, "workload", reading);
-  return kind->plan(section);
+  Drawn out{kind->plan(section), {}};
+  if (reading.errors.empty()) out.list = all_requests(out);
+  return out;
 }
 
-WorkloadPlan plan(const std::string& options) {
+Drawn plan(const std::string& options) {
   Reading reading;
   auto out = plan(options, reading);
   INFO(reading.errors.render());
@@ -31,9 +37,9 @@ std::string load(int requests, const std::string& rate) {
          "\nrequest_rate: " + rate + "\n";
 }
 
-std::int64_t longest(const WorkloadPlan& p) {
+std::int64_t longest(const Drawn& p) {
   std::int64_t most = 0;
-  for (const auto& r : p.requests) most = std::max(most, r.output);
+  for (const auto& r : p.list) most = std::max(most, r.output);
   return most;
 }
 
@@ -56,15 +62,14 @@ TEST_CASE("bench_serving draws the lengths of a real NumPy") {
                         Case{256, "inf", 33093, 33572, 254, {38, 236, 141}, {}, 0}}) {
     INFO(c.requests << " at " << c.rate);
     const auto p = plan(load(c.requests, c.rate));
-    REQUIRE(p.requests.size() == static_cast<std::size_t>(c.requests));
-    CHECK(p.input_tokens() == c.in);
-    CHECK(p.output_tokens() == c.out);
+    REQUIRE(p.list.size() == static_cast<std::size_t>(c.requests));
+    CHECK(p.input_tokens == c.in);
+    CHECK(p.output_tokens == c.out);
     CHECK(longest(p) == c.longest);
-    for (std::size_t i = 0; i < c.first_in.size(); ++i) CHECK(p.requests[i].input == c.first_in[i]);
-    for (std::size_t i = 0; i < c.first_out.size(); ++i)
-      CHECK(p.requests[i].output == c.first_out[i]);
-    CHECK(p.requests.front().send_at == Duration());
-    CHECK(p.requests.back().send_at.seconds() == Approx(c.last_arrival).margin(0.005));
+    for (std::size_t i = 0; i < c.first_in.size(); ++i) CHECK(p.list[i].input == c.first_in[i]);
+    for (std::size_t i = 0; i < c.first_out.size(); ++i) CHECK(p.list[i].output == c.first_out[i]);
+    CHECK(p.list.front().send_at == Duration());
+    CHECK(p.list.back().send_at.seconds() == Approx(c.last_arrival).margin(0.005));
   }
 }
 
@@ -72,8 +77,8 @@ TEST_CASE("bench_serving sends at the moments of a real NumPy") {
   const auto slow = plan(load(16, "2 /s")), fast = plan(load(64, "16 /s"));
   const double slow_s[] = {0, .270046, .679049, .754686}, fast_s[] = {0, .003203, .051181, .119308};
   for (std::size_t i = 0; i < 4; ++i) {
-    CHECK(slow.requests[i].send_at.seconds() == Approx(slow_s[i]).margin(1e-6));
-    CHECK(fast.requests[i].send_at.seconds() == Approx(fast_s[i]).margin(1e-6));
+    CHECK(slow.list[i].send_at.seconds() == Approx(slow_s[i]).margin(1e-6));
+    CHECK(fast.list[i].send_at.seconds() == Approx(fast_s[i]).margin(1e-6));
   }
 }
 
@@ -82,7 +87,7 @@ TEST_CASE(
     "microsecond") {
   const auto file = shared_file("data/serving/seed_workload.csv");
   if (!file) return;
-  std::map<std::string, WorkloadPlan> plans;
+  std::map<std::string, Drawn> plans;
   std::map<std::string, std::size_t> rows;
   read_csv(*file,
            {"case", "num_prompts", "request_rate", "index", "input_len", "output_len",
@@ -92,14 +97,14 @@ TEST_CASE(
              if (it == plans.end())
                it = plans.emplace(f[0], plan(load(std::stoi(f[1]), f[2] + " /s"))).first;
              INFO(f[0] << ", request " << f[3]);
-             const auto& r = it->second.requests.at(std::stoul(f[3]));
+             const auto& r = it->second.list.at(std::stoul(f[3]));
              CHECK(r.input == std::stoll(f[4]));
              CHECK(r.output == std::stoll(f[5]));
              CHECK(r.send_at.seconds() == Approx(std::stod(f[6])).margin(1e-6));
              ++rows[f[0]];
            });
   CHECK(plans.size() == 3);
-  for (const auto& [name, p] : plans) CHECK(rows[name] == p.requests.size());
+  for (const auto& [name, p] : plans) CHECK(rows[name] == p.list.size());
 }
 
 TEST_CASE("lengths stay between the range ratio and the length, and a ratio of one fixes them") {
@@ -114,7 +119,7 @@ TEST_CASE("lengths stay between the range ratio and the length, and a ratio of o
         reading);
     RC_ASSERT(reading.errors.empty());
     Duration before;
-    for (const auto& r : p.requests) {
+    for (const auto& r : p.list) {
       RC_ASSERT(r.input >= std::max<std::int64_t>(1, static_cast<std::int64_t>(input * ratio)));
       RC_ASSERT(r.input <= input);
       RC_ASSERT(r.output >= std::max<std::int64_t>(1, static_cast<std::int64_t>(output * ratio)));
@@ -123,7 +128,7 @@ TEST_CASE("lengths stay between the range ratio and the length, and a ratio of o
       before = r.send_at;
     }
   }));
-  for (const auto& r : plan(load(20, "inf") + "range_ratio: 1\n").requests) {
+  for (const auto& r : plan(load(20, "inf") + "range_ratio: 1\n").list) {
     CHECK(r.input == 256);
     CHECK(r.output == 256);
   }
@@ -132,24 +137,24 @@ TEST_CASE("lengths stay between the range ratio and the length, and a ratio of o
 TEST_CASE("twice the rate halves every arrival, and leaves the lengths") {
   const auto slow = plan(load(64, "8 /s")), fast = plan(load(64, "16 /s"));
   for (std::size_t i = 0; i < 64; ++i) {
-    CHECK(slow.requests[i].input == fast.requests[i].input);
-    CHECK(slow.requests[i].output == fast.requests[i].output);
-    CHECK(slow.requests[i].send_at.us() == Approx(2 * fast.requests[i].send_at.us()).margin(0.003));
+    CHECK(slow.list[i].input == fast.list[i].input);
+    CHECK(slow.list[i].output == fast.list[i].output);
+    CHECK(slow.list[i].send_at.us() == Approx(2 * fast.list[i].send_at.us()).margin(0.003));
   }
 }
 
 TEST_CASE("the mean gap between arrivals is one over the rate") {
   // 20,000 exponential gaps of 0.1 s: standard error 0.7 %, five of them allowed.
   const auto p = plan("input_tokens: 4\noutput_tokens: 4\nrequests: 20001\nrequest_rate: 10 /s\n");
-  CHECK(p.requests.back().send_at.seconds() / 20000 == Approx(0.1).epsilon(0.036));
+  CHECK(p.list.back().send_at.seconds() / 20000 == Approx(0.1).epsilon(0.036));
 }
 
 TEST_CASE("the same seed draws the same plan, another seed another") {
   const auto a = plan(load(32, "8 /s") + "seed: 3\n"), b = plan(load(32, "8 /s") + "seed: 3\n"),
              c = plan(load(32, "8 /s") + "seed: 4\n");
-  const auto key = [](const WorkloadPlan& p) {
+  const auto key = [](const Drawn& p) {
     std::vector<std::int64_t> out;
-    for (const auto& r : p.requests) out.insert(out.end(), {r.input, r.output, r.send_at.ps()});
+    for (const auto& r : p.list) out.insert(out.end(), {r.input, r.output, r.send_at.ps()});
     return out;
   };
   CHECK(key(a) == key(b));

@@ -10,27 +10,18 @@ namespace {
 
 TimePoint at(double ms) { return TimePoint::at(Duration::from_us(ms * 1000)); }
 
-Request request(RequestId id) {
+Request request(RequestId id, std::int64_t prompt = 0) {
   Request r;
   r.id = id;
+  r.prompt = prompt;
   return r;
 }
 
-WorkloadPlan plan_of(const std::vector<std::int64_t>& inputs) {
-  WorkloadPlan p;
-  for (const auto n : inputs) {
-    PlannedRequest r;
-    r.input = n;
-    p.requests.push_back(r);
-  }
-  return p;
-}
-
 void play(MetricsCollector& m, std::size_t index, RequestId id, double sent_ms,
-          const std::vector<double>& tokens_ms) {
+          const std::vector<double>& tokens_ms, std::int64_t prompt = 0) {
   m.on_send(index, id, at(sent_ms));
-  for (const double t : tokens_ms) m.on_tokens(request(id), 1, at(t));
-  m.on_finish(request(id), at(tokens_ms.back()));
+  for (const double t : tokens_ms) m.on_tokens(request(id, prompt), 1, at(t));
+  m.on_finish(request(id, prompt), at(tokens_ms.back()));
 }
 
 PassRecord decode(std::int64_t batch, double launched_ms, double finished_ms, double processed_ms) {
@@ -49,12 +40,11 @@ TEST_CASE("throughput and latencies of three requests are the load generator's")
   // A: 10 tokens in             1000   1100 1150 1250
   // B: 20                       1050   1300
   // C: 30                       1200   1400 1600
-  const auto plan = plan_of({10, 20, 30});
-  MetricsCollector m(plan);
+  MetricsCollector m;
   m.on_clock(at(1000));
-  play(m, 0, 7, 1000, {1100, 1150, 1250});
-  play(m, 1, 8, 1050, {1300});
-  play(m, 2, 9, 1200, {1400, 1600});
+  play(m, 0, 7, 1000, {1100, 1150, 1250}, 10);
+  play(m, 1, 8, 1050, {1300}, 20);
+  play(m, 2, 9, 1200, {1400, 1600}, 30);
   const RunMetrics r = m.summary({});
 
   CHECK(r.completed == 3);
@@ -86,8 +76,7 @@ TEST_CASE("throughput and latencies of three requests are the load generator's")
 }
 
 TEST_CASE("tokens that arrive together share the gap before them") {
-  const auto plan = plan_of({1});
-  MetricsCollector m(plan);
+  MetricsCollector m;
   m.on_clock(at(0));
   m.on_send(0, 0, at(0));
   m.on_tokens(request(0), 1, at(10));
@@ -101,8 +90,7 @@ TEST_CASE("tokens that arrive together share the gap before them") {
 }
 
 TEST_CASE("warm-up requests and what came before the clock count for nothing") {
-  const auto plan = plan_of({10});
-  MetricsCollector m(plan);
+  MetricsCollector m;
   m.on_tokens(request(0), 1, at(50));  // never announced: a warm-up
   m.on_finish(request(0), at(50));
   m.on_pass(decode(9, 40, 50, 50));
@@ -117,8 +105,7 @@ TEST_CASE("warm-up requests and what came before the clock count for nothing") {
 }
 
 TEST_CASE("a rejected request is counted and gives no latency") {
-  const auto plan = plan_of({10, 10});
-  MetricsCollector m(plan);
+  MetricsCollector m;
   m.on_clock(at(0));
   play(m, 0, 0, 0, {100});
   m.on_send(1, 1, at(0));
@@ -131,8 +118,7 @@ TEST_CASE("a rejected request is counted and gives no latency") {
 }
 
 TEST_CASE("the server's log counts 40 decode passes, dropped tokens included, prefills not") {
-  const auto plan = plan_of({10});
-  MetricsCollector m(plan);
+  MetricsCollector m;
   m.on_clock(at(0));
   double t = 0;
   // First window: 40 passes of 5 sequences, one every 10 ms: 200 tokens in 400 ms.
@@ -152,8 +138,7 @@ TEST_CASE("the server's log counts 40 decode passes, dropped tokens included, pr
 }
 
 TEST_CASE("the counter of the log is not reset when the benchmark begins") {
-  const auto plan = plan_of({10});
-  MetricsCollector m(plan);
+  MetricsCollector m;
   double t = 0;
   for (int i = 0; i < 39; ++i, t += 10) m.on_pass(decode(1, t, t + 10, t + 10));
   m.on_clock(at(t));
@@ -162,8 +147,7 @@ TEST_CASE("the counter of the log is not reset when the benchmark begins") {
 }
 
 TEST_CASE("busy and prefill shares count the GPU's time once") {
-  const auto plan = plan_of({10});
-  MetricsCollector m(plan);
+  MetricsCollector m;
   m.on_clock(at(0));
   PassRecord prefill = decode(0, 10, 110, 110);
   prefill.shape.extend_sequences = prefill.batch = 1;
@@ -190,8 +174,7 @@ TEST_CASE("every metric has a path under which it is found, once") {
 }
 
 TEST_CASE("a run of nothing has no infinities in it") {
-  const auto plan = plan_of({});
-  MetricsCollector m(plan);
+  MetricsCollector m;
   m.on_clock(at(5));
   for (const auto& [name, value] : m.summary({}).all()) {
     INFO(name);

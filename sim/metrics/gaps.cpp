@@ -1,0 +1,106 @@
+#include "sim/metrics/gaps.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace {
+
+constexpr double ms(std::int64_t ps) { return static_cast<double>(ps) * 1e-9; }
+
+// Bucket of a time: its octave and the next 7 bits.
+std::size_t bucket_of(std::int64_t ps) {
+  if (ps < 128) return static_cast<std::size_t>(std::max<std::int64_t>(ps, 0));
+  const int shift = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(ps))) - 8;
+  return static_cast<std::size_t>((shift + 1) * 128 + ((ps >> shift) - 128));
+}
+std::int64_t lower_end(std::size_t bucket) {
+  const auto b = static_cast<std::int64_t>(bucket);
+  return b < 128 ? b : (128 + b % 128) << (b / 128 - 1);
+}
+
+}  // namespace
+
+void GapHistogram::clear() { *this = {}; }
+
+void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
+  if (buckets_.empty()) {
+    if (!exact_.empty() && exact_.back().first == ps) {
+      exact_.back().second += weight;
+      return;
+    }
+    if (exact_.size() < exact_most) {
+      exact_.emplace_back(ps, weight);
+      return;
+    }
+    buckets_.resize(57 * 128);
+    for (const auto& [value, w] : exact_) bucket(value, w);
+    exact_.clear();
+    exact_.shrink_to_fit();
+  }
+  bucket(ps, weight);
+}
+
+void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
+  buckets_[bucket_of(ps)] += weight;
+}
+
+void GapHistogram::add(Duration gap, Duration step, std::int64_t n, std::int64_t weight) {
+  if (n <= 0 || weight <= 0) return;
+  count_ += n * weight;
+  const double a = gap.ms(), d = step.ms(), m = static_cast<double>(n),
+               w = static_cast<double>(weight);
+  sum_ms_ += w * (m * a + d * m * (m - 1) / 2);
+  squares_ms_ += w * (m * a * a + a * d * m * (m - 1) + d * d * (m - 1) * m * (2 * m - 1) / 6);
+  if (step == Duration()) return one(gap.ps(), n * weight);
+  for (std::int64_t k = 0; k < n;) {
+    const std::int64_t value = gap.ps() + k * step.ps();
+    // Of a long run in buckets, all that fall into one at once.
+    std::int64_t together = 1;
+    if (!buckets_.empty() && step.ps() > 0)
+      together = std::clamp<std::int64_t>(
+          (lower_end(bucket_of(value) + 1) - 1 - value) / step.ps() + 1, 1, n - k);
+    one(value, together * weight);
+    k += together;
+  }
+}
+
+double GapHistogram::mean_ms() const {
+  return count_ > 0 ? sum_ms_ / static_cast<double>(count_) : 0;
+}
+
+double GapHistogram::std_dev_ms() const {
+  if (count_ == 0) return 0;
+  const double m = mean_ms();
+  return std::sqrt(std::max(0.0, squares_ms_ / static_cast<double>(count_) - m * m));
+}
+
+std::vector<double> GapHistogram::percentiles_ms(const std::vector<double>& q) const {
+  std::vector<double> out(q.size(), 0);
+  if (count_ == 0) return out;
+  std::vector<std::pair<double, std::int64_t>> sorted;  // value, how many up to and with it
+  if (buckets_.empty()) {
+    auto values = exact_;
+    std::sort(values.begin(), values.end());
+    for (const auto& [value, weight] : values) sorted.emplace_back(ms(value), weight);
+  } else {
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      if (buckets_[b] > 0)
+        sorted.emplace_back((ms(lower_end(b)) + ms(lower_end(b + 1))) / 2, buckets_[b]);
+  }
+  std::int64_t before = 0;
+  for (auto& [value, weight] : sorted) weight = before += weight;
+  const auto at = [&](std::int64_t index) {
+    return std::upper_bound(sorted.begin(), sorted.end(), index,
+                            [](std::int64_t i, const auto& entry) { return i < entry.second; })
+        ->first;
+  };
+  for (std::size_t i = 0; i < q.size(); ++i) {
+    const double position = q[i] / 100 * static_cast<double>(count_ - 1);
+    const auto low = static_cast<std::int64_t>(position);
+    const double a = at(low);
+    const double b = at(std::min(low + 1, count_ - 1));
+    out[i] = a + (b - a) * (position - static_cast<double>(low));
+  }
+  return out;
+}

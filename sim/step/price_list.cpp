@@ -1,0 +1,198 @@
+#include "sim/step/price_list.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "sim/base/assert.hpp"
+
+namespace {
+
+// An operator whose time depends on the KV lengths of single sequences.
+bool varies(const Operator& op) {
+  return std::holds_alternative<MlaOp>(op.work) || std::holds_alternative<GqaOp>(op.work) ||
+         std::holds_alternative<IndexerOp>(op.work);
+}
+
+// Whether it does its work for the sequences that need logits.
+bool by_rows(const Operator& op) {
+  const auto rows = [](const auto& work) {
+    if constexpr (requires { work.rows; }) return work.rows == Rows::sequences;
+    return false;
+  };
+  return std::visit(rows, op.work);
+}
+
+// Knots: 8 per octave, every number below 8. The piece [knot, next) that holds `x`.
+std::pair<std::int64_t, std::int64_t> piece_around(std::int64_t x) {
+  if (x < 8) return {x, x + 1};
+  const int shift = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(x))) - 4;
+  const std::int64_t from = x >> shift << shift;
+  return {from, from + (std::int64_t{1} << shift)};
+}
+
+// The longest sequence counts rounded up to a knot.
+std::int64_t rounded_up(std::int64_t kv_max) {
+  const auto [from, to] = piece_around(kv_max);
+  return kv_max == from ? from : to;
+}
+
+std::uint64_t mix(std::uint64_t h, std::int64_t x) {
+  h = (h ^ static_cast<std::uint64_t>(x)) * 0x9e3779b97f4a7c15ULL;
+  return h ^ (h >> 29);
+}
+
+}  // namespace
+
+PriceList::PriceList(const StepModel& step) : step_(step) {
+  const auto& blocks = step.graph().blocks;
+  std::vector<Segment> segments;
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    Block block;
+    block.repeat = blocks[b].repeat;
+    const auto& ops = blocks[b].operators;
+    for (std::size_t i = 0; i < ops.size();) {
+      if (varies(ops[i])) {
+        Varying v;
+        v.op = &ops[i];
+        if (const auto* mla = std::get_if<MlaOp>(&ops[i].work)) v.capped = mla->top_k > 0;
+        v.on_max = std::holds_alternative<IndexerOp>(ops[i].work);
+        block.parts.push_back({-1, static_cast<int>(varying_.size())});
+        varying_.push_back(std::move(v));
+        ++i;
+        continue;
+      }
+      Segment s;
+      s.block = b;
+      s.first = i;
+      s.by_rows = by_rows(ops[i]);
+      while (i < ops.size() && !varies(ops[i]) && by_rows(ops[i]) == s.by_rows) ++i;
+      s.last = i;
+      block.parts.push_back({static_cast<int>(segments.size()), -1});
+      segments.push_back(std::move(s));
+    }
+    blocks_.push_back(std::move(block));
+  }
+  segments_[0] = segments;
+  segments_[1] = std::move(segments);
+  times_.resize(varying_.size());
+}
+
+const Timeline& PriceList::fixed(Segment& s, const PassShape& pass, bool captured) {
+  const std::int64_t rows = s.by_rows ? pass.heads_rows : pass.tokens();
+  const auto [it, fresh] = s.known.try_emplace(rows);
+  if (fresh)
+    it->second = step_.stretch(step_.graph().blocks[s.block], s.first, s.last, pass, captured);
+  return it->second;
+}
+
+PriceList::Piece PriceList::decode_piece(Varying& v, std::int64_t batch, std::int64_t argument,
+                                         std::int64_t kv_max) {
+  auto [from, to] = piece_around(argument);
+  from = std::max(from, batch);  // every sequence has a token
+  const std::uint64_t key = mix(mix(mix(1, from), batch), v.on_max ? kv_max : 0);
+  const auto [it, fresh] = v.pieces.try_emplace(key);
+  if (fresh) {
+    const auto price = [&](std::int64_t kv) {
+      PassShape p;
+      p.decode_sequences = batch;
+      p.decode_kv_tokens = p.decode_kv_tokens_capped = kv;
+      p.kv_max = std::clamp(kv_max, (kv + batch - 1) / batch, kv);
+      const LayerBlock none;
+      return step_.time(*v.op, none, p).ps();
+    };
+    const std::int64_t at = price(from);
+    it->second = {at, (price(to) - at) / (to - from)};
+  }
+  return {from, to, it->second.first, it->second.second};
+}
+
+Duration PriceList::varying(Varying& v, const PassShape& pass) {
+  // Single lengths, or one launch for decodes and prompts, are no sum of parts.
+  const bool lengths = !pass.decode_kv_each.empty() || !pass.prompts.empty();
+  const bool together = pass.decode_sequences > 0 && pass.extend_sequences > 0;
+  if (std::holds_alternative<GqaOp>(v.op->work) && step_.wants_lengths() && (lengths || together)) {
+    const LayerBlock none;
+    return step_.time(*v.op, none, pass);
+  }
+  Duration out;
+  if (pass.decode_sequences > 0) {
+    const std::int64_t argument = v.capped ? pass.decode_kv_tokens_capped : pass.decode_kv_tokens;
+    const Piece p = decode_piece(v, pass.decode_sequences, argument, rounded_up(pass.kv_max));
+    out += Duration::picoseconds(p.price + p.slope * (argument - p.from));
+  }
+  if (pass.extend_sequences > 0) {
+    PassShape prompts = pass;
+    prompts.decode_sequences = prompts.decode_kv_tokens = prompts.decode_kv_tokens_capped = 0;
+    std::uint64_t key = mix(2, pass.extend_sequences);
+    for (const std::int64_t x : {pass.extend_tokens, pass.extend_tokens_max, pass.extend_pairs,
+                                 pass.extend_pairs_capped, v.on_max ? pass.kv_max : 0})
+      key = mix(key, x);
+    const auto [it, fresh] = v.prompts.try_emplace(key);
+    if (fresh) {
+      const LayerBlock none;
+      it->second = step_.time(*v.op, none, prompts);
+    }
+    out += it->second;
+  }
+  return out;
+}
+
+Timeline PriceList::compose(const PassShape& pass, bool captured,
+                            const std::vector<Duration>& times) {
+  Timeline whole = step_.graph_launch(captured);
+  for (const Block& block : blocks_) {
+    Timeline layer;
+    for (const Part& part : block.parts)
+      if (part.segment >= 0) {
+        layer = layer.then(
+            fixed(segments_[captured][static_cast<std::size_t>(part.segment)], pass, captured));
+      } else {
+        const auto i = static_cast<std::size_t>(part.varying);
+        layer = layer.then(step_.issued(*varying_[i].op, times[i], captured));
+      }
+    whole = whole.then(layer.repeated(block.repeat));
+  }
+  const Duration beside = step_.residual(pass);
+  return whole.then({Duration(), beside, beside});
+}
+
+Timeline PriceList::cost(const PassShape& pass, bool captured) {
+  for (std::size_t i = 0; i < varying_.size(); ++i) times_[i] = varying(varying_[i], pass);
+  return compose(pass, captured, times_);
+}
+
+DecodeRamp PriceList::ramp(const PassShape& pass, bool captured, std::int64_t real,
+                           std::int64_t below_cap) {
+  SIM_ASSERT(pass.extend_sequences == 0 && pass.decode_sequences > 0);
+  DecodeRamp out;
+  out.good_for = std::int64_t{1} << 20;
+  ramp_shape_ = pass;
+  ramp_captured_ = captured;
+  ramp_times_.assign(varying_.size(), Duration());
+  ramp_slopes_.assign(varying_.size(), Duration());
+  std::vector<int> repeats(varying_.size());
+  for (const Block& block : blocks_)
+    for (const Part& part : block.parts)
+      if (part.varying >= 0) repeats[static_cast<std::size_t>(part.varying)] = block.repeat;
+  for (std::size_t i = 0; i < varying_.size(); ++i) {
+    Varying& v = varying_[i];
+    const std::int64_t argument = v.capped ? pass.decode_kv_tokens_capped : pass.decode_kv_tokens;
+    const std::int64_t gain = v.capped ? below_cap : real;
+    const std::int64_t longest = rounded_up(pass.kv_max);
+    const Piece p = decode_piece(v, pass.decode_sequences, argument, longest);
+    ramp_times_[i] = Duration::picoseconds(p.price + p.slope * (argument - p.from));
+    ramp_slopes_[i] = Duration::picoseconds(p.slope * gain);
+    out.rising &= p.slope >= 0;
+    out.device_step += repeats[i] * ramp_slopes_[i];
+    if (gain > 0) out.good_for = std::min(out.good_for, (p.to - 1 - argument) / gain + 1);
+    if (v.on_max) out.good_for = std::min(out.good_for, longest - pass.kv_max + 1);
+  }
+  out.first = compose(pass, captured, ramp_times_);
+  return out;
+}
+
+Timeline PriceList::ramp_at(std::int64_t k) {
+  ramp_scratch_ = ramp_times_;
+  for (std::size_t i = 0; i < ramp_scratch_.size(); ++i) ramp_scratch_[i] += k * ramp_slopes_[i];
+  return compose(ramp_shape_, ramp_captured_, ramp_scratch_);
+}

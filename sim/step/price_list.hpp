@@ -1,0 +1,76 @@
+#pragma once
+
+#include <array>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/step/step_model.hpp"
+
+/// How the price of a decode pass goes on when the same requests decode again and again.
+struct DecodeRamp {
+  Timeline first;             // of the next pass
+  Duration device_step;       // what each further one adds to `device`
+  std::int64_t good_for = 1;  // passes for which that is exact; 1: no ramp
+  bool rising = true;         // no part of it gets shorter
+};
+
+/// A step model compiled for the hot path: tens of nanoseconds a pass. What depends on tokens alone
+/// is worked out once per size; decode attention is linear between knots (8 per octave of the KV
+/// sum) with slopes of whole picoseconds, so that passes in a row add up exactly. Equal to the
+/// step model at the knots. Not thread-safe; one per run.
+class PriceList {
+ public:
+  explicit PriceList(const StepModel& step);
+
+  /// Price of a pass (padded already when captured). Same shape, same answer.
+  Timeline cost(const PassShape& pass, bool captured);
+  /// The price of a decode pass and of those behind it, in which each of the `real` sequences
+  /// gains a token (`below_cap` of them below the sparse top-k); padding gains none.
+  DecodeRamp ramp(const PassShape& pass, bool captured, std::int64_t real, std::int64_t below_cap);
+  /// Price of pass `k` (from 0) behind the one that ramp() was last asked for.
+  Timeline ramp_at(std::int64_t k);
+
+  const StepModel& step() const { return step_; }
+
+ private:
+  /// Operators between two whose time depends on KV lengths, of one kind of row.
+  struct Segment {
+    std::size_t block = 0, first = 0, last = 0;  // operators [first, last)
+    bool by_rows = false;                        // of sequences with logits, not of tokens
+    std::unordered_map<std::int64_t, Timeline> known;
+  };
+  struct Varying {
+    const Operator* op = nullptr;
+    bool capped = false;  // depends on the capped KV sum
+    bool on_max = false;  // depends on the longest sequence
+    std::unordered_map<std::uint64_t, std::pair<std::int64_t, std::int64_t>> pieces;
+    std::unordered_map<std::uint64_t, Duration> prompts;  // of extend parts, by their sums
+  };
+  struct Part {
+    int segment = -1, varying = -1;
+  };
+  struct Block {
+    int repeat = 1;
+    std::vector<Part> parts;
+  };
+  struct Piece {
+    std::int64_t from = 0, to = 0;  // [from, to) of the argument
+    std::int64_t price = 0, slope = 0;
+  };
+
+  const Timeline& fixed(Segment& segment, const PassShape& pass, bool captured);
+  Piece decode_piece(Varying& v, std::int64_t batch, std::int64_t argument, std::int64_t kv_max);
+  Duration varying(Varying& v, const PassShape& pass);
+  Timeline compose(const PassShape& pass, bool captured, const std::vector<Duration>& times);
+
+  const StepModel& step_;
+  std::vector<Segment> segments_[2];  // eager, captured
+  std::vector<Varying> varying_;
+  std::vector<Block> blocks_;
+  std::vector<Duration> times_;
+  // what ramp() was last asked for
+  PassShape ramp_shape_;
+  bool ramp_captured_ = false;
+  std::vector<Duration> ramp_times_, ramp_slopes_;
+  std::vector<Duration> ramp_scratch_;
+};
