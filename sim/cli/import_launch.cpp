@@ -64,8 +64,7 @@ Exit import_launch(const Options& o) {
     return refuse(errors);
   }
   for (const auto& r : block->lacking)
-    fmt::print(stderr, "warning: {} is not modelled: the prediction is without {}\n", r.from,
-               r.why);
+    fmt::print(stderr, "warning: {} is not modelled ({})\n", r.from, r.why);
   if (!block->by_build.empty())
     fmt::print(stderr,
                "note: {} of its flags choose kernels, which engine.build does here; ceiling list "

@@ -571,7 +571,7 @@ bool fits(std::string_view pattern, std::string_view name) {
   const auto head = pattern.substr(0, star);
   if (!name.starts_with(head)) return false;
   const auto rest = pattern.substr(star + 1);
-  if (rest.empty()) return name.size() > head.size();
+  if (rest.empty()) return true;
   for (std::size_t i = head.size(); i <= name.size(); ++i)
     if (fits(rest, name.substr(i))) return true;
   return false;
@@ -1191,8 +1191,8 @@ std::string launch_yaml(const LaunchBlock& b) {
       out += r.why.empty() ? fmt::format("#   {}\n", one_line(r.from))
                            : fmt::format("#   {}: {}\n", one_line(r.from), r.why);
   };
-  list("not modelled; the prediction is without", b.lacking);
-  list("which kernels run is what engine.build says; compare these with it", b.by_build);
+  list("not modelled", b.lacking);
+  list("which kernels run is what engine.build says: compare these with it", b.by_build);
   list("does not move timing", b.no_effect);
   return out;
 }
