@@ -158,6 +158,10 @@ class Solver {
     if (out_.in_conflict.size() < 8) out_.in_conflict.push_back(log_[request].id);
   }
 
+  void claim_prefill(std::size_t request, std::size_t at) {
+    if (!log_[request].preempted) claim(request, at, first(request), depth_);
+  }
+
   // Prompts go first come, first served into what a step's budget leaves: of those first scheduled
   // at one boundary only the last can be cut, and none where all that can be there fits.
   void group_scheduled() {
@@ -167,10 +171,9 @@ class Solver {
       return log_[a].queued.value_or(0) < log_[b].queued.value_or(0);
     });
     for (const std::size_t i : order)
-      if (log_[i].scheduled && !log_[i].preempted) groups_[scheduled(i)].push_back(i);
+      if (log_[i].scheduled) groups_[scheduled(i)].push_back(i);
     for (const auto& [at, group] : groups_)
-      for (std::size_t k = 0; k + 1 < group.size(); ++k)
-        claim(group[k], at, first(group[k]), depth_);
+      for (std::size_t k = 0; k + 1 < group.size(); ++k) claim_prefill(group[k], at);
   }
 
   // The last of each group, where it cannot have been cut. More of them are sure once it is known
@@ -180,23 +183,28 @@ class Solver {
     for (auto it = groups_.begin(); it != groups_.end(); ++it) {
       const auto& [at, group] = *it;
       const std::size_t last_one = group.back();
-      if (whole_.contains(at)) continue;
+      if (whole_.contains(at) || log_[last_one].preempted) continue;
       std::int64_t tokens = 0;
       for (std::size_t i = 0; i < log_.size(); ++i) {
-        if (scheduled(i) < at && first(i) > at) {
+        if (log_[i].preempted) {
+          // it may be prefilled again, with what it had generated
+          if (scheduled(i) <= at && at < last(i))
+            tokens += log_[i].input_tokens + log_[i].output_tokens;
+        } else if (scheduled(i) < at && first(i) > at) {
           ++tokens;
-          const bool done = !log_[i].preempted && parts_.part(first(i)) == parts_.part(at) &&
+          const bool done = parts_.part(first(i)) == parts_.part(at) &&
                             parts_.at(first(i)) - depth_ < parts_.at(at);
           if (!done) tokens += log_[i].input_tokens;
         } else if (first(i) <= at && at < last(i)) {
           ++tokens;
         }
       }
-      for (const std::size_t i : group) tokens += log_[i].input_tokens;
+      for (const std::size_t i : group)
+        if (!log_[i].preempted) tokens += log_[i].input_tokens;
       if (tokens > options_.token_budget) continue;
       whole_.insert(at);
       joined = joined || parts_.part(at) != parts_.part(first(last_one));
-      claim(last_one, at, first(last_one), depth_);
+      claim_prefill(last_one, at);
     }
     return joined;
   }

@@ -71,7 +71,11 @@ Exit import_launch(const Options& o) {
                "shows the builds\n",
                block->by_build.size());
   fmt::print(stderr, "next: put it into a scenario with machine: and workload: (docs/import.md)\n");
-  if (o.output.empty()) print_result(out);
+  print_result(o.output.empty() ? out
+                                : fmt::format("{}: {} settings of {}, {} edits of the machine, {} "
+                                              "flags and variables not modelled\n",
+                                              o.output, block->engine.size(), block->kind,
+                                              block->edits.size(), block->lacking.size()));
   return Exit::fine;
 }
 
