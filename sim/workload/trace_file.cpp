@@ -212,8 +212,8 @@ Expected<std::vector<TraceRow>> read_json_lines(const std::string& path, std::st
       for (const auto& id : blocks->items) {
         const auto whole = id.whole();
         // Block ids become offsets in one stream of tokens.
-        if (!whole || *whole < 0 || *whole > std::int64_t{1} << 48)
-          out.error(number, place(id.at), line, "hash_ids must be whole numbers below 2^48");
+        if (!whole || *whole < 0 || *whole > std::int64_t{1} << 40)
+          out.error(number, place(id.at), line, "hash_ids must be whole numbers below 2^40");
         else
           row.blocks.push_back(*whole);
       }
