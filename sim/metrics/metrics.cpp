@@ -74,7 +74,8 @@ void MetricsCollector::on_finish(const Request& r) {
   if (r.output > 1)
     tpot_ms_.push_back((r.last_token - r.first_token).ms() / static_cast<double>(r.output - 1));
   if (keep_requests_)
-    requests_.push_back({r.index, r.prompt, r.output, r.sent, r.first_token, r.last_token});
+    requests_.push_back(
+        {r.index, r.prompt, r.output, r.sent, r.queued, r.first_token, r.last_token});
   ++completed_;
   input_tokens_ += r.prompt;
   output_tokens_ += r.output;

@@ -15,7 +15,7 @@ namespace {
 struct Recorded {
   std::vector<TraceRow> rows;
   double origin_s = 0, scale = 1;
-  std::int64_t block_tokens = 0;
+  std::int64_t block_tokens = 0, shared_prefix = 0;
 
   /// Streams: the blocks of the trace are one, block b from b times its size, so that blocks which
   /// follow each other are one run; what no block covers is the request's own.
@@ -23,6 +23,11 @@ struct Recorded {
     const TraceRow& row = rows[i];
     Content out;
     std::int64_t left = row.input;
+    if (const std::int64_t alike = std::min(left, shared_prefix); alike > 0) {
+      out.append({-1, 0, alike});
+      out.append({1 + static_cast<std::int64_t>(i), 0, left - alike});
+      return out;
+    }
     for (const std::int64_t b : row.blocks) {
       out.append({0, b * block_tokens, std::min(left, block_tokens)});
       left -= std::min(left, block_tokens);
@@ -74,6 +79,9 @@ WorkloadPlan plan(Section& s) {
   TraceFormat format = known ? *known : TraceFormat{};
   if (format.json)
     format.block_tokens = s.optional<int>("block_tokens", format.block_tokens, between(1, 1 << 20));
+  // A system prompt or chat template that the trace does not tell of.
+  recorded->shared_prefix =
+      s.optional<std::int64_t>("shared_prefix", 0, between<std::int64_t>(0, 1 << 24));
   WorkloadPlan out;
   out.max_concurrency = s.maybe<int>("max_concurrency", positive<int>());
   out.expert_skew = s.optional<double>("expert_skew", 0.85, between(0.0, 5.0));
