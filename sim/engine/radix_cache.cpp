@@ -1,0 +1,345 @@
+// SGLang's radix cache: a compressed radix tree over whole pages. A node is a run of pages that
+// came together, found below its parent by its first page. A walk splits the node in which it ends;
+// an insert adds at most one leaf. Whoever uses a node locks its path to the root; unlocked leaves
+// are evicted whole, the least recently used one first. A request that leaves gives its pages to
+// the tree, a retracted one gives them back.
+//
+// Source: sgl-project/sglang @006b0e3d, srt/mem_cache/radix_cache.py and evict_policy.py (as in
+// v0.5.9, 2026-02-23). Time is a counter: the clock there never ties either.
+//
+// Left out: host memory (HiCache), extra keys, bigram keys of EAGLE, sliding windows. v0.5.9 evicts
+// as many tokens as a pass asks for (rounded up by a page per request), later versions only what
+// is missing; here it is what is missing, so that taking a, then b, equals taking a + b.
+// Priorities of requests are not modelled and the plain tree never counts hits, so that `priority`
+// and `lfu` order as `lru` does.
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "sim/base/assert.hpp"
+#include "sim/engine/id_table.hpp"
+#include "sim/engine/kv_cache.hpp"
+#include "sim/engine/runs.hpp"
+
+namespace {
+
+using NodeId = std::int32_t;
+constexpr NodeId root = 0, nobody = -1;
+
+enum class Order { least_recent, most_recent, oldest, newest };
+
+constexpr std::pair<const char*, Order> policies[] = {
+    {"lru", Order::least_recent}, {"lfu", Order::least_recent}, {"priority", Order::least_recent},
+    {"mru", Order::most_recent},  {"fifo", Order::oldest},      {"filo", Order::newest}};
+
+struct Node {
+  Runs runs;
+  std::int64_t pages = 0;
+  std::int64_t accessed = 0, created = 0;
+  std::uint64_t hash = 0;  // of parent and first page
+  std::int64_t key = 0;    // its place among the leaves, while it is there
+  NodeId parent = nobody;
+  std::int32_t children = 0, locks = 0;
+  NodeId older = nobody, newer = nobody;
+  bool listed = false;
+};
+
+class RadixCache final : public KvCache {
+ public:
+  RadixCache(std::int64_t pages, int page_size, Order order)
+      : total_(pages), free_(pages), page_(page_size), order_(order), nodes_(1) {
+    nodes_[root].locks = 1;
+  }
+
+  std::int64_t available() const override { return free_ + evictable_; }
+  std::int64_t total() const override { return total_; }
+  std::int64_t unused() const override { return free_; }
+  int page_size() const override { return static_cast<int>(page_); }
+
+  std::int64_t match(const Content& content, std::int64_t limit) override {
+    const Walk w = walk(content, limit / page_);
+    touch(w);
+    matched_ = w.node;
+    matched_tokens_ = w.pages * page_;
+    return matched_tokens_;
+  }
+
+  void hold(KvHold& hold, const Content& content, std::int64_t tokens) override {
+    SIM_ASSERT(hold.handle < 0 && tokens % page_ == 0);
+    NodeId node = root;
+    if (tokens > 0) {
+      node = matched_tokens_ == tokens ? matched_ : walk(content, tokens / page_).node;
+      lock(node);
+    }
+    hold = {tokens, tokens, node};
+  }
+
+  void let_go(KvHold& hold) override {
+    SIM_ASSERT(hold.tokens == hold.shared);
+    unlock(static_cast<NodeId>(hold.handle));
+    hold = {};
+  }
+
+  void take(std::int64_t pages) override {
+    while (free_ < pages) evict();
+    free_ -= pages;
+  }
+
+  void publish(KvHold& hold, const Content& content, std::int64_t tokens) override {
+    const Inserted in = insert(content, whole_pages(content, tokens));
+    SIM_ASSERT(in.pages * page_ >= hold.shared && in.pages * page_ <= hold.tokens);
+    // What the tree had already, but not from this request, was computed twice.
+    free_ += std::max<std::int64_t>(in.had - hold.shared / page_, 0);
+    lock(in.node);
+    unlock(static_cast<NodeId>(hold.handle));
+    hold.shared = in.pages * page_;
+    hold.handle = in.node;
+  }
+
+  void release(KvHold& hold, const Content& content, std::int64_t computed, bool keep) override {
+    SIM_ASSERT(hold.handle >= 0);
+    std::int64_t own = hold.own_pages(static_cast<int>(page_));
+    if (keep) {
+      const Inserted in = insert(content, whole_pages(content, std::min(computed, hold.tokens)));
+      own -= in.pages - in.had;
+    }
+    SIM_ASSERT(own >= 0);
+    free_ += own;
+    unlock(static_cast<NodeId>(hold.handle));
+    hold = {};
+    SIM_ASSERT(available() <= total_);
+  }
+
+ private:
+  struct Walk {
+    NodeId node;          // the deepest whose pages all match
+    std::int64_t pages;   // down to its end
+    NodeId cut = nobody;  // the rest of a node that this walk split
+  };
+  struct Inserted {
+    NodeId node;
+    std::int64_t pages, had;  // down to its end, in the tree before
+  };
+
+  Node& at(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
+  const Node& at(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+
+  std::int64_t whole_pages(const Content& content, std::int64_t tokens) const {
+    return std::min(tokens, content.tokens()) / page_;
+  }
+
+  // ---- the tree ----
+
+  Walk walk(const Content& content, std::int64_t pages) {
+    Walk w{root, 0};
+    RunCursor here(content.segments());
+    while (w.pages < pages) {
+      const std::uint64_t hash = hash_runs(w.node, here, page_);
+      const NodeId child = table_.find(hash, [&](NodeId id) {
+        const Node& n = at(id);
+        return n.parent == w.node && common_tokens(RunCursor(n.runs), here, page_) == page_;
+      });
+      if (child == nobody) break;
+      const std::int64_t most = std::min(at(child).pages, pages - w.pages);
+      const std::int64_t same =
+          common_tokens(RunCursor(at(child).runs), here, most * page_) / page_;
+      here.advance(same * page_);
+      w.pages += same;
+      w.node = child;
+      if (same < at(child).pages) {
+        w.node = split(child, same);
+        w.cut = child;
+        break;
+      }
+    }
+    return w;
+  }
+
+  /// Returns the new node of the first `pages` pages; the old one keeps the rest and its children.
+  NodeId split(NodeId lower, std::int64_t pages) {
+    const NodeId upper = make();
+    Node& u = at(upper);
+    Node& l = at(lower);
+    split_runs(l.runs, pages * page_, u.runs);
+    u.pages = pages;
+    l.pages -= pages;
+    u.parent = l.parent;
+    u.locks = l.locks;
+    u.children = 1;
+    u.accessed = l.accessed;
+    u.created = ++clock_;
+    u.hash = l.hash;
+    table_.erase(l.hash, lower);
+    table_.insert(u.hash, upper);
+    l.parent = upper;
+    l.hash = hash_runs(upper, RunCursor(l.runs), page_);
+    table_.insert(l.hash, lower);
+    if (by_access() && u.locks == 0) link_after(upper, lower);
+    return upper;
+  }
+
+  Inserted insert(const Content& content, std::int64_t pages) {
+    matched_tokens_ = -1;
+    Walk w = walk(content, pages);
+    const std::int64_t had = w.pages;
+    if (had < pages) {
+      const NodeId leaf = make();
+      Node& n = at(leaf);
+      RunCursor rest(content.segments(), had * page_);
+      append_runs(n.runs, rest, (pages - had) * page_);
+      n.pages = pages - had;
+      n.parent = w.node;
+      n.hash = hash_runs(w.node, rest, page_);
+      table_.insert(n.hash, leaf);
+      if (w.node != root) {
+        if (!by_access()) leave(w.node);
+        ++at(w.node).children;
+      }
+      evictable_ += n.pages;
+      n.created = ++clock_;
+      w.node = leaf;
+    }
+    touch(w);
+    return {w.node, pages, had};
+  }
+
+  NodeId make() {
+    if (spare_.empty()) {
+      nodes_.emplace_back();
+      return static_cast<NodeId>(nodes_.size() - 1);
+    }
+    const NodeId id = spare_.back();
+    spare_.pop_back();
+    Node& n = at(id);
+    n.runs.clear();
+    n.children = n.locks = 0;
+    return id;
+  }
+
+  void evict() {
+    NodeId victim = oldest_;
+    if (!by_access()) victim = leaves_.empty() ? nobody : leaves_.begin()->second;
+    SIM_ASSERT(victim != nobody && at(victim).children == 0 && at(victim).locks == 0);
+    matched_tokens_ = -1;
+    leave(victim);
+    const Node& n = at(victim);
+    free_ += n.pages;
+    evictable_ -= n.pages;
+    table_.erase(n.hash, victim);
+    spare_.push_back(victim);
+    if (n.parent != root && --at(n.parent).children == 0 && !by_access() && at(n.parent).locks == 0)
+      enter(n.parent);
+  }
+
+  // ---- locks ----
+
+  void lock(NodeId node) {
+    for (; node != root; node = at(node).parent) {
+      Node& n = at(node);
+      if (n.locks++ > 0) continue;
+      evictable_ -= n.pages;
+      leave(node);
+    }
+  }
+
+  void unlock(NodeId node) {
+    for (; node != root; node = at(node).parent) {
+      Node& n = at(node);
+      SIM_ASSERT(n.locks > 0);
+      if (--n.locks > 0) continue;
+      evictable_ += n.pages;
+      if (by_access() || n.children == 0) enter(node);
+    }
+  }
+
+  // ---- who goes first ----
+  //
+  // By least recent use all unlocked nodes are in one list. A walk uses a whole path from the root,
+  // and files it child before parent: so the head of the list is always a leaf. In the other
+  // orders unlocked leaves are in a set.
+
+  bool by_access() const { return order_ == Order::least_recent; }
+
+  void touch(const Walk& w) {
+    if (w.cut != nobody) touch(w.cut);
+    for (NodeId node = w.node; node != root; node = at(node).parent) touch(node);
+  }
+
+  void touch(NodeId node) {
+    Node& n = at(node);
+    n.accessed = ++clock_;
+    if (n.locks > 0) return;
+    if (by_access() || (order_ == Order::most_recent && n.listed)) leave(node);
+    if (by_access() || n.children == 0) enter(node);
+  }
+
+  void enter(NodeId node) {
+    Node& n = at(node);
+    if (n.listed) return;
+    if (by_access()) {
+      // Nearly always at the very end: only a retraction comes back with an old time.
+      NodeId before = newest_;
+      while (before != nobody && at(before).accessed > n.accessed) before = at(before).older;
+      link_after(node, before);
+      return;
+    }
+    switch (order_) {
+      case Order::most_recent:
+        n.key = -n.accessed;
+        break;
+      case Order::newest:
+        n.key = -n.created;
+        break;
+      default:
+        n.key = n.created;
+    }
+    leaves_.emplace(n.key, node);
+    n.listed = true;
+  }
+
+  void leave(NodeId node) {
+    Node& n = at(node);
+    if (!n.listed) return;
+    n.listed = false;
+    if (!by_access()) {
+      leaves_.erase({n.key, node});
+      return;
+    }
+    (n.older == nobody ? oldest_ : at(n.older).newer) = n.newer;
+    (n.newer == nobody ? newest_ : at(n.newer).older) = n.older;
+  }
+
+  /// `before`: nobody for the head.
+  void link_after(NodeId node, NodeId before) {
+    Node& n = at(node);
+    n.older = before;
+    n.newer = before == nobody ? oldest_ : at(before).newer;
+    (n.older == nobody ? oldest_ : at(n.older).newer) = node;
+    (n.newer == nobody ? newest_ : at(n.newer).older) = node;
+    n.listed = true;
+  }
+
+  std::int64_t total_, free_, evictable_ = 0;
+  std::int64_t page_;
+  Order order_;
+  std::int64_t clock_ = 0;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> spare_;
+  IdTable table_;
+  NodeId oldest_ = nobody, newest_ = nobody;
+  std::set<std::pair<std::int64_t, NodeId>> leaves_;
+  // Where the last match() ended, until the tree changes.
+  NodeId matched_ = root;
+  std::int64_t matched_tokens_ = -1;
+};
+
+}  // namespace
+
+const Registered<KvCacheFactory> me("radix", [](std::int64_t pages, int page_size,
+                                                const std::string& policy) {
+  for (const auto& [name, order] : policies)
+    if (name == policy)
+      return std::unique_ptr<KvCache>(std::make_unique<RadixCache>(pages, page_size, order));
+  SIM_UNREACHABLE("the engine checks the policy's name");
+});
