@@ -110,7 +110,8 @@ bool wants_tables(const BackEnds& b, const Settings& laws) {
       {"mla_decode", &b.mla_decode},
       {"mla_prefill", &b.mla_prefill},
       {"attention_decode", &b.attention_decode},
-      {"attention_prefill", &b.attention_prefill}};
+      {"attention_prefill", &b.attention_prefill},
+      {"attention_mixed", &b.attention_mixed}};
   for (const auto& [kernel, back_end] : all)
     if (text_of(laws.at(fmt::format("{}.{}.model", kernel, *back_end))).ends_with("table"))
       return true;

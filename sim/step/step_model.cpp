@@ -74,7 +74,7 @@ Prediction StepModel::attention(const GqaOp& op, const PassShape& pass) const {
   }
   if (pass.extend_sequences > 0) p.prompts = prompts_of(pass);
   return attention_pass(p, gpu_, attention_kernel_, *costs_.attention_decode,
-                        *costs_.attention_prefill);
+                        *costs_.attention_prefill, costs_.attention_mixed.get());
 }
 
 std::vector<BreakdownItem> StepModel::residual_items(const PassShape& pass) const {
