@@ -58,6 +58,7 @@ const std::vector<Measure> vllm_measures = {
 
 // SGLang's server arguments that the engine section has.
 const std::vector<std::pair<const char*, const char*>> engine_flags = {
+    {"version", "version"},  // chooses the build
     {"tp_size", "tensor_parallel"},
     {"chunked_prefill_size", "chunked_prefill_size"},
     {"max_prefill_tokens", "max_prefill_tokens"},

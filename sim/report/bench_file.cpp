@@ -262,6 +262,8 @@ BenchResult bench_result(const RunReport& report) {
     else
       out.server_info[flag] = Line(text).dump();
   };
+  if (const auto version = value_of(report, "build.version"); !version.empty())
+    out.server_info["version"] = Line(version).dump();
   put("tp_size", "tensor_parallel");
   for (const char* flag :
        {"chunked_prefill_size", "max_prefill_tokens", "schedule_conservativeness", "context_length",

@@ -36,6 +36,7 @@ TEST_CASE("a run writes the file of its load generator, and import makes a scena
   CHECK(line["random_input_len"] == 256);
   CHECK(line["completed"] == 32);
   CHECK(line["server_info"]["tp_size"] == 8);
+  CHECK(line["server_info"]["version"] == "0.5.9");
   CHECK(line["server_info"]["disable_cuda_graph"] == true);
 
   const auto imported = run({"import", "bench", file});
