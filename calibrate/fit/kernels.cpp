@@ -239,14 +239,14 @@ void thin_shapes(KernelSet& set, std::size_t axis, double tolerance) {
 }
 
 // Rounds the cells to what will be written, so that what ships is what was judged.
-void write_form(KernelSet& set) {
+void write_form(KernelSet& set, bool whole_curves) {
   double largest = 1;
   std::vector<double> spread;
   for (const double cell : set.cells)
     if (cell > 0) spread.push_back(std::max(cell, 1 / cell));
   std::sort(spread.begin(), spread.end());
   if (!spread.empty()) largest = spread[(spread.size() - 1) * 999 / 1000];
-  if (set.cells.size() > 700) {
+  if (set.cells.size() > (whole_curves ? 20'000 : 700)) {
     const double step = std::max(1.02, std::pow(largest, 1.0 / 46));
     set.letter_step = std::ceil(step * 1000) / 1000;
   }
@@ -305,7 +305,9 @@ KernelSet build(const KernelRows& rows, const GpuSpec& gpu, std::vector<double> 
     }
     ratios.push_back(std::move(c));
   }
-  const auto kept = choose_columns(ratios, values.size(), options.columns_max);
+  const auto kept = options.whole_curves
+                        ? std::vector<char>(values.size(), 1)
+                        : choose_columns(ratios, values.size(), options.columns_max);
   std::vector<double> place;
   for (std::size_t c = 0; c < values.size(); ++c)
     if (kept[c]) {
@@ -325,7 +327,7 @@ KernelSet build(const KernelRows& rows, const GpuSpec& gpu, std::vector<double> 
   if (options.shape_tolerance > 0 && axes > 1 &&
       kind.axes[axes - 2].between == Between::interpolate)
     thin_shapes(set, axes - 2, options.shape_tolerance);
-  write_form(set);
+  write_form(set, options.whole_curves);
   set.prepare(gpu);
   return set;
 }

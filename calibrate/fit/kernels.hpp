@@ -9,7 +9,10 @@
 struct KernelFitOptions {
   double shape_tolerance = 0;    // a shape is dropped when its neighbours give it this well
   std::size_t columns_max = 28;  // of a curve
-  int folds = 8;                 // of the cross-validation by whole shapes; 0: none
+  /// Every measured column, and thousandths for up to 20,000 cells: for profiles of few layers,
+  /// whose jumps (a GEMM's kernel at 33 rows) are the point of them.
+  bool whole_curves = false;
+  int folds = 8;  // of the cross-validation by whole shapes; 0: none
 };
 
 /// Errors of a set of predictions, absolute and relative.

@@ -94,6 +94,7 @@ struct CostContext {
       nullptr;                      // fitted sets of this GPU (or of the one it is scaled from)
   std::string engine{}, version{};  // that the build runs
   bool scaled = false;              // the tables were measured on another GPU
+  int head_dim = 128;               // of the model, for attention with grouped queries
 };
 
 /// Makes a cost model from its coefficients (one section of a GPU's law file).

@@ -5,11 +5,15 @@
 BackEnds read_back_ends(Section& s) {
   BackEnds b;
   b.gemm = s.required<std::string>("gemm");
-  b.batched_gemm = s.required<std::string>("batched_gemm");
-  b.moe = s.required<std::string>("moe");
-  b.mla_decode = s.required<std::string>("mla_decode");
-  b.mla_prefill = s.required<std::string>("mla_prefill");
-  b.indexer = s.required<std::string>("indexer");
+  for (const auto& [key, back_end] :
+       {std::pair<const char*, std::string*>{"batched_gemm", &b.batched_gemm},
+        {"moe", &b.moe},
+        {"mla_decode", &b.mla_decode},
+        {"mla_prefill", &b.mla_prefill},
+        {"indexer", &b.indexer},
+        {"attention_decode", &b.attention_decode},
+        {"attention_prefill", &b.attention_prefill}})
+    *back_end = s.maybe<std::string>(key).value_or("");
   b.elementwise = s.required<std::string>("elementwise");
   return b;
 }
@@ -20,8 +24,9 @@ template <class Shape>
 void read_one(const std::string& kernel_class, const std::string& back_end,
               const CostContext& context, Section& laws, CostModels& models,
               std::unique_ptr<CostModel<Shape>>& out) {
-  const Settings* by_back_end = laws.take_required(kernel_class);
-  if (!by_back_end) return;
+  const Settings* by_back_end =
+      back_end.empty() ? laws.take(kernel_class) : laws.take_required(kernel_class);
+  if (back_end.empty() || !by_back_end) return;
   const Settings* node = by_back_end->find(back_end);
   if (!node) {
     std::vector<std::string> known;
@@ -56,6 +61,8 @@ CostModels read_cost_models(const CostContext& context, const BackEnds& b, const
   read_one("mla_decode", b.mla_decode, context, laws, m, m.mla_decode);
   read_one("mla_prefill", b.mla_prefill, context, laws, m, m.mla_prefill);
   read_one("indexer", b.indexer, context, laws, m, m.indexer);
+  read_one("attention_decode", b.attention_decode, context, laws, m, m.attention_decode);
+  read_one("attention_prefill", b.attention_prefill, context, laws, m, m.attention_prefill);
   read_one("elementwise", b.elementwise, context, laws, m, m.elementwise);
   return m;
 }

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "hardware/gpu.hpp"
@@ -10,6 +11,13 @@
 /// Multi-head latent attention: everything is projected from one latent vector per token.
 struct MlaSpec {
   int heads = 0, q_lora = 0, kv_lora = 0, nope = 0, rope = 0, v = 0;
+};
+
+/// Grouped-query attention: `heads` query heads share `kv_heads` heads of keys and values
+/// (multi-head attention where the two are equal).
+struct GqaSpec {
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  bool qk_norm = false;  // norms of each query and key head before the rotary embedding (Qwen3)
 };
 
 /// The lightning indexer of sparse attention (DSA): picks the `top_k` keys that attention reads.
@@ -33,10 +41,15 @@ struct ModelSpec {
   std::string id, name;
   int layers = 0, dense_layers = 0, hidden = 0, dense_inter = 0, vocab = 0, mtp_layers = 0;
   std::int64_t context_length = 0;
-  MlaSpec attention;
+  std::variant<MlaSpec, GqaSpec> attention;
   std::optional<IndexerSpec> indexer;
-  MoeSpec moe;
+  std::optional<MoeSpec> moe;   // nothing: every layer is dense
+  bool tie_embeddings = false;  // the head multiplies with the embedding table
   PrecisionRecipe precision;
+
+  const MlaSpec* mla() const { return std::get_if<MlaSpec>(&attention); }
+  const GqaSpec* gqa() const { return std::get_if<GqaSpec>(&attention); }
+  int attention_heads() const { return mla() ? mla()->heads : gqa()->heads; }
 };
 
 ModelSpec read_model(const std::string& id, const Settings& file, Reading& reading);
@@ -50,6 +63,9 @@ struct WeightMatrix {
   Precision precision = Precision::bf16;
   bool sharded = true;
   bool mtp = false;
+  int shards_max = 0;  // the most ways that it splits (KV heads); 0: no such limit
+  /// Over how many GPUs it is split; the others hold copies.
+  int shards(int tensor_parallel) const;
 };
 
 /// Every weight matrix of the model; norms and biases, under 0.01 %, are left out.
@@ -70,9 +86,10 @@ struct WeightBytes {
 };
 WeightBytes weight_bytes_per_gpu(const ModelSpec& model, int tensor_parallel, bool with_mtp);
 
-/// KV cache of one token on one GPU. MLA keeps the whole latent on every rank; sparse models keep
-/// the indexer's keys too (FP8 and one FP32 scale per 128), whether or not a build uses them.
-BytesPerToken kv_bytes_per_token(const ModelSpec& model, Precision kv);
+/// KV cache of one token on one GPU. MLA keeps the whole latent on every rank, grouped queries keep
+/// their share of the KV heads and at least one; sparse models keep the indexer's keys too (FP8 and
+/// one FP32 scale per 128), whether or not a build uses them.
+BytesPerToken kv_bytes_per_token(const ModelSpec& model, Precision kv, int tensor_parallel);
 
 /// Says what keeps the model from being split `tensor_parallel` ways; empty when nothing does.
 std::string tensor_parallel_obstacle(const ModelSpec& model, int tensor_parallel);

@@ -29,6 +29,11 @@ struct MlaOp {
   int heads = 0, kv_lora = 0, rope = 0, top_k = 0;
   Precision kv = Precision::bf16;
 };
+/// Attention core with grouped queries; heads of this GPU.
+struct GqaOp {
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  Precision kv = Precision::bf16;
+};
 struct IndexerOp {
   int heads = 0, dim = 0, top_k = 0;
 };
@@ -42,8 +47,8 @@ struct CollectiveOp {
   Rows rows = Rows::tokens;
 };
 
-using Work =
-    std::variant<GemmOp, BatchedGemmOp, MoeOp, MlaOp, IndexerOp, ElementwiseOp, CollectiveOp>;
+using Work = std::variant<GemmOp, BatchedGemmOp, MoeOp, MlaOp, GqaOp, IndexerOp, ElementwiseOp,
+                          CollectiveOp>;
 
 /// One operator of a forward pass on one GPU: what it computes, how many kernels it launches.
 /// Operators run in order on stream 0. A side operator runs beside them from the moment of the last

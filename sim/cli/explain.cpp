@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "models/graph/mla_moe_graph.hpp"
+#include "models/graph/graph.hpp"
 #include "sim/cli/command.hpp"
 #include "sim/report/table.hpp"
 #include "sim/scenario/data.hpp"
@@ -26,12 +26,21 @@ std::string shape_text(const Operator& op) {
   if (const auto* a = std::get_if<MlaOp>(&op.work))
     return fmt::format("{} heads over {} + {} latent, {}, {} KV", a->heads, a->kv_lora, a->rope,
                        a->top_k ? fmt::format("top {}", a->top_k) : "dense", name(a->kv));
+  if (const auto* a = std::get_if<GqaOp>(&op.work))
+    return fmt::format("{} query heads, {} KV heads of {}, {} KV", a->heads, a->kv_heads,
+                       a->head_dim, name(a->kv));
   if (const auto* i = std::get_if<IndexerOp>(&op.work))
     return fmt::format("{} heads of {}, top {}", i->heads, i->dim, i->top_k);
   if (const auto* e = std::get_if<ElementwiseOp>(&op.work))
     return fmt::format("{} B a row of {}", grouped(e->bytes_per_row), rows(e->rows));
   const auto& c = std::get<CollectiveOp>(op.work);
   return fmt::format("{} of {} B x {}", name(c.op), grouped(c.bytes_per_row), rows(c.rows));
+}
+
+std::string split_text(const WeightMatrix& w, int tp) {
+  const int shards = w.shards(tp);
+  if (!w.sharded || (tp > 1 && shards == 1)) return "replicated";
+  return shards == tp ? "over GPUs" : fmt::format("{} ways, copied", shards);
 }
 
 Exit explain(const Options& o) {
@@ -48,31 +57,34 @@ Exit explain(const Options& o) {
 
   const int tp = o.tensor_parallel;
   const auto count = count_parameters(m);
-  std::string out =
-      fmt::format("{}: {:.1f} B parameters, {:.1f} B active, {:.2f} B in MTP layers (not loaded)\n",
-                  m.name, static_cast<double>(count.total) / 1e9,
-                  static_cast<double>(count.active) / 1e9, static_cast<double>(count.mtp) / 1e9);
+  const auto billions = [](std::int64_t n) { return static_cast<double>(n) / 1e9; };
+  std::string out = fmt::format("{}: {:.1f} B parameters", m.name, billions(count.total));
+  if (m.moe) out += fmt::format(", {:.1f} B active", billions(count.active));
+  if (m.mtp_layers > 0)
+    out += fmt::format(", {:.2f} B in MTP layers (not loaded)", billions(count.mtp));
+  out += "\n";
   out += fmt::format(
       "per GPU at TP{}: {:.2f} GiB of weights; KV {} B a token in bf16, {} B in fp8\n\n", tp,
       weight_bytes_per_gpu(m, tp, false).total.real() / 1073741824.0,
-      grouped(kv_bytes_per_token(m, Precision::bf16).count()),
-      grouped(kv_bytes_per_token(m, Precision::fp8).count()));
+      grouped(kv_bytes_per_token(m, Precision::bf16, tp).count()),
+      grouped(kv_bytes_per_token(m, Precision::fp8, tp).count()));
   Table weights({"weights", "parameters", "stored as", "split", "GiB a GPU"}, 2);
   weights.left(2).left(3);
   for (const auto& w : weight_matrices(m)) {
     if (w.mtp) continue;
     const double bytes =
-        static_cast<double>(w.parameters) * bytes_per_element(w.precision) / (w.sharded ? tp : 1);
+        static_cast<double>(w.parameters) * bytes_per_element(w.precision) / w.shards(tp);
     weights.row({w.name, fmt::format("{:.3f} B", static_cast<double>(w.parameters) / 1e9),
-                 std::string(name(w.precision)), w.sharded ? "over GPUs" : "replicated",
+                 std::string(name(w.precision)), split_text(w, tp),
                  fmt::format("{:.2f}", bytes / 1073741824.0)});
   }
   out += weights.text() + "\n";
-  const ModelGraph graph = build_mla_moe_graph(m, {tp, m.indexer.has_value(), Precision::bf16});
-  out += fmt::format(
-      "one forward pass: {} launches, {} all-reduces, {} all-gather (with the indexer)\n",
-      grouped(graph.launches()), graph.count(Collective::all_reduce),
-      graph.count(Collective::all_gather));
+  const ModelGraph graph = build_graph(m, {tp, m.indexer.has_value(), Precision::bf16});
+  out += fmt::format("one forward pass: {} launches", grouped(graph.launches()));
+  if (tp > 1)
+    out += fmt::format(", {} all-reduces, {} all-gather", graph.count(Collective::all_reduce),
+                       graph.count(Collective::all_gather));
+  out += m.indexer ? " (with the indexer)\n" : "\n";
   for (const auto& block : graph.blocks) {
     out += fmt::format("\n  {} x {}\n", block.repeat, block.name);
     Table ops({"operator", "launches", "works on"}, 4);

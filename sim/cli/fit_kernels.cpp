@@ -10,6 +10,7 @@
 #include "calibrate/import/row_checks.hpp"
 #include "sim/cli/fit.hpp"
 #include "sim/report/table.hpp"
+#include "sim/scenario/data.hpp"
 #include "sim/scenario/kernel_files.hpp"
 
 namespace {
@@ -20,7 +21,22 @@ struct Options {
   std::vector<std::string> paths;
   std::string gpu, output;
   double size_mb = 2;
+  bool whole_curves = false;
+  std::string measured_on, suffix;
 };
+
+// LLMServingSim's profiles hold several cards, by names that may be no alias of a file.
+bool is_profile(const std::string& path) {
+  const std::string name = fs::path(path).filename().string();
+  return name.ends_with("_profile.csv") || name.ends_with("_profile.csv.gz");
+}
+
+bool of_card(const KernelRows& set, const Options& o, const GpuSpec& gpu) {
+  if (set.gpu.empty()) return true;
+  if (!o.measured_on.empty()) return set.gpu == o.measured_on;
+  const auto id = find_gpu(set.gpu, {});
+  return id && *id == gpu.id;
+}
 
 std::vector<std::string> tables_in(const std::vector<std::string>& paths, Diagnostics& errors) {
   std::vector<std::string> out;
@@ -64,10 +80,11 @@ Exit fit(const Options& o) {
   for (const auto& path : paths) {
     if (interrupted()) return progress(""), Exit::interrupted;
     progress(fmt::format("reading {}", path));
-    auto import = import_aiconfigurator(path);
+    const bool profile = is_profile(path);
+    auto import = profile ? import_llmservingsim(path) : import_aiconfigurator(path);
     if (!import) {
       // a table of another kind in a folder is left alone; a damaged one is not
-      if (!is_kernel_table(path))
+      if (!profile && !is_kernel_table(path))
         skipped.push_back(fs::path(path).filename().string());
       else
         errors.append(import.error());
@@ -75,6 +92,10 @@ Exit fit(const Options& o) {
     }
     for (const auto& r : import->rejected) left_out[r.reason] += r.rows;
     for (auto& set : import->sets) {
+      if (profile && !of_card(set, o, *gpu)) {
+        left_out["measured on another card"] += set.rows.size();
+        continue;
+      }
       if (const auto bad = drop_faster_than(*gpu, set); bad > 0)
         left_out["of kernels faster than this card can be"] += bad;
       if (!set.rows.empty()) rows.push_back(std::move(set));
@@ -85,6 +106,7 @@ Exit fit(const Options& o) {
 
   // The tightest tables that fit the size; only those are cross-validated.
   KernelFitOptions options;
+  options.whole_curves = o.whole_curves;
   std::map<std::string, std::vector<KernelSet>> by_class;
   std::map<std::string, Line> lines;
   std::map<std::string, std::string> texts;
@@ -145,8 +167,9 @@ Exit fit(const Options& o) {
 
   std::error_code code;
   fs::create_directories(o.output, code);
+  const std::string ending = (o.suffix.empty() ? "" : "." + o.suffix) + ".table";
   for (const auto& [name, text] : texts)
-    if (!write_whole((fs::path(o.output) / (name + ".table")).string(), text))
+    if (!write_whole((fs::path(o.output) / (name + ending)).string(), text))
       errors.error({}, fmt::format("'{}' cannot be written", o.output));
   if (!errors.empty()) return report_errors(errors);
   print_result(report);
@@ -158,6 +181,11 @@ std::function<Exit()> setup(CLI::App& app) {
   app.add_option("TABLES", o->paths, "measured tables, or folders of them")->required();
   app.add_option("--gpu", o->gpu, "the card they were measured on")->required();
   app.add_option("-o,--output", o->output, "folder for the fitted tables")->required();
+  app.add_option("--measured-on", o->measured_on,
+                 "the card's name in an LLMServingSim profile: only its rows");
+  app.add_option("--suffix", o->suffix,
+                 "files CLASS.SUFFIX.table, beside those of other measurements");
+  app.add_flag("--whole-curves", o->whole_curves, "keep every measured size of a curve");
   app.add_option("--size", o->size_mb, "at most this many MB (2)");
   return [o] { return fit(*o); };
 }

@@ -47,8 +47,8 @@ Exit list() {
     const auto count = count_parameters(m);
     models.row({name, billions(count.total), billions(count.active),
                 text(weight_bytes_per_gpu(m, 8, false).total),
-                fmt::format("{} / {} B", grouped(kv_bytes_per_token(m, Precision::bf16).count()),
-                            grouped(kv_bytes_per_token(m, Precision::fp8).count()))});
+                fmt::format("{} / {} B", grouped(kv_bytes_per_token(m, Precision::bf16, 8).count()),
+                            grouped(kv_bytes_per_token(m, Precision::fp8, 8).count()))});
   });
   out += models.text() + "\nmachines\n";
   Table machines({"", "id", "GPUs", "P2P", "what"}, 2);

@@ -61,11 +61,25 @@ std::string text_of(const Settings* node) {
   return node && node->is_scalar() ? node->text() : std::string();
 }
 
-// The build when the scenario names none: of this engine on this GPU, in the nearest version where
-// the scenario states one, else the first by name.
+// The kernel classes that a model needs beside those of every model and that a build names no back
+// end for.
+std::vector<std::string> unnamed_back_ends(const Settings& build, const ModelSpec& m) {
+  std::vector<std::string> needed =
+      m.mla() ? std::vector<std::string>{"batched_gemm", "mla_decode", "mla_prefill"}
+              : std::vector<std::string>{"attention_decode", "attention_prefill"};
+  if (m.indexer) needed.push_back("indexer");
+  if (m.moe) needed.push_back("moe");
+  std::erase_if(needed, [&](const auto& kernel) { return build.at("back_ends." + kernel); });
+  return needed;
+}
+
+// The build when the scenario names none: of this engine on this GPU with kernels for this model,
+// in the nearest version where the scenario states one, else the first by name.
 std::string choose_build(const std::string& engine, const std::string& version, const Settings& gpu,
                          Inputs& inputs) {
   const std::string architecture = text_of(gpu.find("architecture"));
+  Reading ignored;  // make() reads the model again and says what is wrong with it
+  const ModelSpec model = read_model(inputs.model_id, inputs.model, ignored);
   std::string best;
   double distance = 0;
   for (const auto& name : data_names("hardware/builds")) {
@@ -73,6 +87,7 @@ std::string choose_build(const std::string& engine, const std::string& version, 
     if (!file || text_of(file->settings.find("engine")) != engine ||
         text_of(file->settings.find("architecture")) != architecture)
       continue;
+    if (ignored.errors.empty() && !unnamed_back_ends(file->settings, model).empty()) continue;
     const double away =
         version.empty() ? 0 : version_distance(version, text_of(file->settings.find("version")));
     if (!best.empty() && away >= distance) continue;
@@ -88,13 +103,17 @@ std::string choose_build(const std::string& engine, const std::string& version, 
 
 // Whether a back end of the build answers from fitted tables.
 bool wants_tables(const BackEnds& b, const Settings& laws) {
-  const std::pair<const char*, const std::string*> all[] = {{"gemm", &b.gemm},
-                                                            {"batched_gemm", &b.batched_gemm},
-                                                            {"moe", &b.moe},
-                                                            {"mla_decode", &b.mla_decode},
-                                                            {"mla_prefill", &b.mla_prefill}};
+  const std::pair<const char*, const std::string*> all[] = {
+      {"gemm", &b.gemm},
+      {"batched_gemm", &b.batched_gemm},
+      {"moe", &b.moe},
+      {"mla_decode", &b.mla_decode},
+      {"mla_prefill", &b.mla_prefill},
+      {"attention_decode", &b.attention_decode},
+      {"attention_prefill", &b.attention_prefill}};
   for (const auto& [kernel, back_end] : all)
-    if (text_of(laws.at(fmt::format("{}.{}.model", kernel, *back_end))) == "table") return true;
+    if (text_of(laws.at(fmt::format("{}.{}.model", kernel, *back_end))).ends_with("table"))
+      return true;
   return false;
 }
 
@@ -199,10 +218,10 @@ Expected<Inputs> resolve(const Scenario& scenario) {
         }
       }
     } else if (!kind.empty()) {
-      errors.error(
-          engine->where(),
-          fmt::format("no build of '{}' for {} GPUs", kind, text_of(in.gpu.find("architecture"))),
-          fmt::format("builds: {}", fmt::join(data_names("hardware/builds"), ", ")));
+      errors.error(engine->where(),
+                   fmt::format("no build of '{}' for {} GPUs has kernels for this model", kind,
+                               text_of(in.gpu.find("architecture"))),
+                   fmt::format("builds: {}", fmt::join(data_names("hardware/builds"), ", ")));
     }
   }
   if (!in.scenario.find("workload"))
@@ -326,7 +345,15 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
       if (e->build_.architecture != e->gpu_.architecture)
         s.error("build", fmt::format("build '{}' is for {}, the GPUs are {}", in.build_id,
                                      e->build_.architecture, e->gpu_.architecture));
-      if (e->build_.sparse_attention && !e->model_.indexer)
+      if (const auto missing = unnamed_back_ends(in.build, e->model_); !missing.empty())
+        s.error("build",
+                fmt::format("build '{}' names no back end for kernels of this model: {}",
+                            in.build_id, fmt::join(missing, ", ")),
+                fmt::format("add them to back_ends in hardware/builds/{}.yaml, or take another "
+                            "build",
+                            in.build_id));
+      // MLA without an indexer: the build's kernels are for a model that has one.
+      if (e->build_.sparse_attention && e->model_.mla() && !e->model_.indexer)
         s.error("build", fmt::format("build '{}' runs sparse attention, the model has no indexer",
                                      in.build_id));
     }
@@ -350,7 +377,7 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
         f.weight_groups = weights.groups;
         if (e->build_.extra_memory > Bytes(0))
           f.weight_groups.emplace_back("copies", e->build_.extra_memory);
-        f.kv_per_token = kv_bytes_per_token(e->model_, e->kv_);
+        f.kv_per_token = kv_bytes_per_token(e->model_, e->kv_, e->tensor_parallel_);
       } else {
         // Something is wrong already: read the options for their own errors, with sizes that fit.
         f.gpu_memory = Bytes(std::int64_t{1} << 50);
@@ -367,9 +394,10 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
       if (!tables) return tl::unexpected(tables.error());
       e->tables_ = std::move(*tables);
     }
-    e->costs_ = read_cost_models(
-        {e->gpu_, e->tables_.get(), e->build_.engine, e->build_.version, in.tables_id != in.gpu_id},
-        e->build_.back_ends, laws, reading);
+    CostContext context{e->gpu_, e->tables_.get(), e->build_.engine, e->build_.version,
+                        in.tables_id != in.gpu_id};
+    if (const GqaSpec* g = e->model_.gqa()) context.head_dim = g->head_dim;
+    e->costs_ = read_cost_models(context, e->build_.back_ends, laws, reading);
   }
   if (!reading.errors.empty()) return tl::unexpected(reading.errors);
   if (values) *values = reading.values;
@@ -409,16 +437,22 @@ StepModel Experiment::make_step(Only only) const {
   if (fitted_) launch.small_kernels = build_.small_kernels;
   GraphOptions graph;
   graph.tensor_parallel = tensor_parallel_;
-  graph.sparse_attention = build_.sparse_attention;
+  graph.sparse_attention = sparse_attention();
   graph.kv = kv_;
+  graph.attention_writes_kv = build_.attention_writes_kv;
   graph.bf16_activations = bf16_activations_;
   if (const auto it = build_.indexer_layers.find(inputs_.model_id);
       it != build_.indexer_layers.end())
     graph.indexer_layers = it->second;
-  return StepModel(
-      build_mla_moe_graph(model_, graph), costs_, *collectives_,
-      ExpertPopularity(model_.moe.experts, model_.moe.experts_per_token, workload_.expert_skew),
-      launch, only);
+  const MoeSpec moe = model_.moe.value_or(MoeSpec{1, 1, 0, 1});
+  StepModel step(build_graph(model_, graph), costs_, *collectives_,
+                 ExpertPopularity(moe.experts, moe.experts_per_token, workload_.expert_skew),
+                 launch, only);
+  // SGLang's attention (FlashInfer, FlashAttention-3) and FP8 caches were not measured mixed.
+  const bool flash = build_.engine == "vllm" && kv_ == Precision::bf16;
+  step.set_attention(gpu_, flash ? flash_attention(gpu_) : AttentionKernel{});
+  if (fitted_) step.set_residuals(build_.residuals);
+  return step;
 }
 
 HostTimes Experiment::host_times(Only only) const {
@@ -435,7 +469,7 @@ HostTimes Experiment::host_times(Only only) const {
 
 std::vector<SteadyPass> Experiment::passes(Only only) const {
   const StepModel step = make_step(only);
-  const std::int64_t top_k = build_.sparse_attention ? model_.indexer->top_k : 0;
+  const std::int64_t top_k = sparse_attention() ? model_.indexer->top_k : 0;
   return steady_passes(workload_, {step, sizes_, host_times(only), top_k});
 }
 
@@ -454,7 +488,7 @@ RunMetrics Experiment::run(Only only, bool keep_requests) {
   const StepModel step = make_step(only);
   PriceList prices(step);
   const auto server = (reference_ ? make_reference_server : make_server)(
-      prices, setup, host_times(only), build_.sparse_attention ? model_.indexer->top_k : 0);
+      prices, setup, host_times(only), sparse_attention() ? model_.indexer->top_k : 0);
   MetricsCollector metrics(setup.sizes.decode_log_interval, keep_requests);
   Client client(workload_);
   client.subscribe(metrics);

@@ -4,7 +4,7 @@
 
 #include "hardware/machine.hpp"
 #include "models/cost/kernel_tables.hpp"
-#include "models/graph/mla_moe_graph.hpp"
+#include "models/graph/graph.hpp"
 #include "sim/metrics/metrics.hpp"
 #include "sim/scenario/scenario.hpp"
 #include "sim/scenario/steady.hpp"
@@ -68,6 +68,8 @@ class Experiment {
   /// The card whose kernels were measured; another than this one's were scaled.
   const std::string& tables_of() const { return inputs_.tables_id; }
   int tensor_parallel() const { return tensor_parallel_; }
+  /// Whether passes run the indexer: the build must, and the model must have one.
+  bool sparse_attention() const { return build_.sparse_attention && model_.indexer.has_value(); }
   bool graphs() const { return !sizes_.graph_sizes.empty(); }
   /// False when the build has fitted numbers and the scenario does without them.
   bool fitted() const { return fitted_; }

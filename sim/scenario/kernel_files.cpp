@@ -33,7 +33,9 @@ Expected<KernelTables> load_kernel_tables(const GpuSpec& gpu, const std::string&
   std::error_code code;
   for (const auto& entry : fs::directory_iterator(folder, code)) {
     if (entry.path().extension() != ".table") continue;
-    const auto stem = entry.path().stem().string();
+    // gemm.table and gemm.SOURCE.table hold one class, measured by two
+    const auto name = entry.path().stem().string();
+    const auto stem = name.substr(0, name.find('.'));
     if (classes.empty() || std::find(classes.begin(), classes.end(), stem) != classes.end())
       files.push_back(entry.path());
   }
@@ -61,8 +63,10 @@ Expected<std::shared_ptr<const KernelTables>> shared_kernel_tables(const GpuSpec
   const std::lock_guard lock(mutex);
   auto& tables = loaded[fmt::format("{} {} {}", data_folder(), tables_of, gpu.id)];
   if (!tables) {
-    auto fresh = load_kernel_tables(gpu, tables_of,
-                                    {"gemm", "mla_bmm", "moe", "generation_mla", "context_mla"});
+    auto fresh =
+        load_kernel_tables(gpu, tables_of,
+                           {"gemm", "mla_bmm", "moe", "generation_mla", "context_mla",
+                            "generation_attention", "context_attention", "mixed_attention"});
     if (!fresh) return tl::unexpected(fresh.error());
     tables = std::make_shared<const KernelTables>(std::move(*fresh));
   }

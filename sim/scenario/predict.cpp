@@ -413,12 +413,14 @@ Expected<RunReport> predict(const Scenario& scenario, const PredictOptions& opti
   r.workload = e.workload().description;
   if (!e.build().note.empty()) r.notes.push_back(e.build().note);
   if (!in->build_chosen_because.empty()) r.notes.push_back(in->build_chosen_because);
-  const auto& popularity = e.step().popularity();
-  r.notes.push_back(
-      fmt::format("expert popularity {:g}: 1 / 8 / 64 tokens touch {:.0f} / {:.0f} / {:.0f} of {} "
-                  "experts (0 is uniform)",
-                  popularity.skew(), popularity.distinct(1), popularity.distinct(8),
-                  popularity.distinct(64), e.model().moe.experts));
+  if (const auto& moe = e.model().moe) {
+    const auto& popularity = e.step().popularity();
+    r.notes.push_back(fmt::format(
+        "expert popularity {:g}: 1 / 8 / 64 tokens touch {:.0f} / {:.0f} / {:.0f} of {} "
+        "experts (0 is uniform)",
+        popularity.skew(), popularity.distinct(1), popularity.distinct(8), popularity.distinct(64),
+        moe->experts));
+  }
   describe_build(e, *in, r);
   r.metrics = e.run();
   r.kv_tokens = e.sizes().kv_tokens;

@@ -57,6 +57,31 @@ std::vector<KnownDefect> read_known_defects(const Settings* list, Reading& readi
   return out;
 }
 
+std::vector<PassResiduals::Band> read_bands(const Settings* list, Reading& reading) {
+  std::vector<PassResiduals::Band> out;
+  if (!list) return out;
+  if (!list->is_sequence()) {
+    reading.errors.error(list->where(), "residuals must be a list",
+                         "write '- {batch_min: 33, batch_max: 64, time: 1.7 ms, basis: fitted}'");
+    return out;
+  }
+  const auto count = positive<std::int64_t>();
+  for (const Settings& item : list->items()) {
+    Section s(item, "build.residuals", reading);
+    PassResiduals::Band band;
+    band.batch_min = s.required<std::int64_t>("batch_min", count);
+    band.batch_max = s.required<std::int64_t>("batch_max", count);
+    band.time = s.constant<Duration>("time", std::nullopt, plausible_time());
+    if (band.batch_max < band.batch_min && band.batch_max > 0)
+      s.error("batch_max", "batch_max is below batch_min");
+    for (const auto& other : out)
+      if (band.batch_min <= other.batch_max && other.batch_min <= band.batch_max)
+        s.error("batch_min", "two residuals for the same batch", "let the bands not overlap");
+    out.push_back(std::move(band));
+  }
+  return out;
+}
+
 }  // namespace
 
 Build read_build(const std::string& id, const Settings& file, Reading& reading) {
@@ -76,6 +101,7 @@ Build read_build(const std::string& id, const Settings& file, Reading& reading) 
     b.back_ends = read_back_ends(k);
   }
   b.sparse_attention = s.required<bool>("sparse_attention");
+  b.attention_writes_kv = s.optional<bool>("attention_writes_kv", false);
   b.kv = parse_precision(s, "kv_cache", Precision::bf16);
   b.bf16_activations = s.word("moe_activations", {"a4", "a16"}, "a4") == "a16";
   b.prefill_chunk = s.optional<int>("prefill_chunk", 0, between(0, 1 << 24));
@@ -98,6 +124,9 @@ Build read_build(const std::string& id, const Settings& file, Reading& reading) 
     b.moe_rate = f.constant<BytesPerSecond>("moe_rate", std::nullopt, plausible_bandwidth());
     b.fit_error = f.optional<double>("error", 0.0, between(0.0, 10.0));
   }
+  if (s.has("kernel_scale"))
+    b.residuals.kernel_scale = s.constant<double>("kernel_scale", std::nullopt, between(0.1, 10.0));
+  b.residuals.bands = read_bands(s.take("residuals"), reading);
   b.known_defects = read_known_defects(s.take("known_defects"), reading);
   b.extra_memory = s.optional<Bytes>("extra_memory", Bytes(0), at_least(Bytes(0)));
   if (const Settings* node = s.take_required("graphs")) {
@@ -110,6 +139,12 @@ Build read_build(const std::string& id, const Settings& file, Reading& reading) 
     b.dispatch = h.constant<Duration>("dispatch", std::nullopt, plausible_time());
     b.step_host = h.constant<Duration>("per_step", std::nullopt, plausible_time());
     b.sequence_host = h.constant<Duration>("per_sequence", std::nullopt, plausible_time());
+    if (h.has("per_prefill_layer"))
+      b.residuals.per_prefill_layer =
+          h.constant<Duration>("per_prefill_layer", std::nullopt, plausible_time());
+    if (h.has("cold_start"))
+      b.cold_start = h.constant<Duration>("cold_start", std::nullopt,
+                                          between(Duration(), Duration::from_seconds(100)));
   }
   return b;
 }

@@ -7,6 +7,7 @@
 
 #include "hardware/collective/pricing.hpp"
 #include "models/cost/cost_models.hpp"
+#include "sim/step/step_model.hpp"
 
 /// A range in which a build was seen to run slower than any law: told, never modelled.
 struct KnownDefect {
@@ -29,12 +30,14 @@ struct Build {
   std::string architecture;  // of the GPU, as in its file
   std::string tables;        // folder in hardware/tables with the laws of its kernels
   BackEnds back_ends;
-  bool sparse_attention = false;              // runs the indexer and sparse attention of DSA models
-  Precision kv = Precision::bf16;             // KV cache type it takes unless told otherwise
-  bool bf16_activations = false;              // of the routed experts (A16), unless told otherwise
-  std::map<std::string, int> indexer_layers;  // model -> layers that own an indexer; else all
-  int prefill_chunk = 0;                      // tokens of a prefill pass; 0: the engine's default
-  AllReducePolicy all_reduce;                 // empty: NCCL for everything
+  bool sparse_attention = false;  // runs the indexer and sparse attention of DSA models
+  /// The attention times of its tables hold the write of new keys and values.
+  bool attention_writes_kv = false;
+  Precision kv = Precision::bf16;              // KV cache type it takes unless told otherwise
+  bool bf16_activations = false;               // of the routed experts (A16), unless told otherwise
+  std::map<std::string, int> indexer_layers;   // model -> layers that own an indexer; else all
+  int prefill_chunk = 0;                       // tokens of a prefill pass; 0: the engine's default
+  AllReducePolicy all_reduce;                  // empty: NCCL for everything
   std::optional<Constant<int>> nccl_channels;  // what its NCCL opens; nothing: NCCL's own search
   bool decode_graphs = true;                   // decode may be captured
   bool side_streams = true;      // captured passes overlap the shared expert with the routed ones
@@ -42,6 +45,8 @@ struct Build {
   Constant<Duration> dispatch;   // framework time per kernel launch, on top of the driver's
   Constant<Duration> step_host;  // receive, schedule and broadcast, per pass
   Constant<Duration> sequence_host;  // post-processing per running sequence and pass
+  Constant<Duration> cold_start;     // what the first request of a server waits besides
+  PassResiduals residuals;
   /// The two numbers of a build that may be fitted on served decode steps (`ceiling fit build`).
   std::optional<Constant<Duration>> small_kernels;   // of one layer, all of them together
   std::optional<Constant<BytesPerSecond>> moe_rate;  // at which weights of touched experts are read

@@ -9,7 +9,8 @@ namespace {
 
 // An operator whose time depends on the KV lengths of single sequences.
 bool varies(const Operator& op) {
-  return std::holds_alternative<MlaOp>(op.work) || std::holds_alternative<IndexerOp>(op.work);
+  return std::holds_alternative<MlaOp>(op.work) || std::holds_alternative<GqaOp>(op.work) ||
+         std::holds_alternative<IndexerOp>(op.work);
 }
 
 // Whether it does its work for the sequences that need logits.
@@ -106,6 +107,13 @@ PriceList::Piece PriceList::decode_piece(Varying& v, std::int64_t batch, std::in
 }
 
 Duration PriceList::varying(Varying& v, const PassShape& pass) {
+  // Single lengths, or one launch for decodes and prompts, are no sum of parts.
+  const bool lengths = !pass.decode_kv_each.empty() || !pass.prompts.empty();
+  const bool together = pass.decode_sequences > 0 && pass.extend_sequences > 0;
+  if (std::holds_alternative<GqaOp>(v.op->work) && step_.wants_lengths() && (lengths || together)) {
+    const LayerBlock none;
+    return step_.time(*v.op, none, pass);
+  }
   Duration out;
   if (pass.decode_sequences > 0) {
     const std::int64_t argument = v.capped ? pass.decode_kv_tokens_capped : pass.decode_kv_tokens;
@@ -144,7 +152,8 @@ Timeline PriceList::compose(const PassShape& pass, bool captured,
       }
     whole = whole.then(layer.repeated(block.repeat));
   }
-  return whole;
+  const Duration beside = step_.residual(pass);
+  return whole.then({Duration(), beside, beside});
 }
 
 Timeline PriceList::cost(const PassShape& pass, bool captured) {

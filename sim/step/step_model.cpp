@@ -26,7 +26,87 @@ std::int64_t rows_of(Rows rows, const PassShape& pass) {
   return rows == Rows::tokens ? pass.tokens() : pass.heads_rows;
 }
 
+// The prompts of a pass: as gathered, else alike, of the summed tokens and pairs.
+std::vector<PromptPart> prompts_of(const PassShape& pass) {
+  if (!pass.prompts.empty()) return {pass.prompts.begin(), pass.prompts.end()};
+  std::vector<PromptPart> out;
+  const std::int64_t n = pass.extend_sequences;
+  for (std::int64_t i = 0; i < n; ++i) {
+    // the first ones take what does not divide
+    const std::int64_t tokens = pass.extend_tokens / n + (i < pass.extend_tokens % n);
+    if (tokens == 0) continue;
+    const std::int64_t behind = pass.extend_pairs / n - tokens * (tokens + 1) / 2;
+    out.push_back({tokens, std::max<std::int64_t>(behind, 0) / tokens});
+  }
+  return out;
+}
+
 }  // namespace
+
+void StepModel::set_attention(const GpuSpec& gpu, const AttentionKernel& kernel) {
+  gpu_ = gpu;
+  attention_kernel_ = kernel;
+}
+
+void StepModel::set_residuals(PassResiduals residuals) { residuals_ = std::move(residuals); }
+
+bool StepModel::wants_lengths() const {
+  if (!attention_kernel_.walks_unsplit &&
+      attention_kernel_.prompts == AttentionKernel::Prompts::added)
+    return false;
+  for (const LayerBlock& block : graph_.blocks)
+    for (const Operator& op : block.operators)
+      if (std::holds_alternative<GqaOp>(op.work)) return true;
+  return false;
+}
+
+Prediction StepModel::attention(const GqaOp& op, const PassShape& pass) const {
+  SIM_ASSERT(costs_.attention_decode && costs_.attention_prefill);
+  AttentionPass p;
+  p.heads = {op.heads, op.kv_heads, op.head_dim, op.kv};
+  p.padded_batch = pass.decode_sequences;
+  if (!pass.decode_kv_each.empty()) {
+    p.decodes = KvLengths::of(pass.decode_kv_each);
+    SIM_ASSERT(p.decodes.count <= p.padded_batch);
+  } else if (pass.decode_sequences > 0) {
+    const std::int64_t n = pass.decode_sequences, sum = pass.decode_kv_tokens;
+    p.decodes = {n, sum, (sum + n - 1) / n};
+  }
+  if (pass.extend_sequences > 0) p.prompts = prompts_of(pass);
+  return attention_pass(p, gpu_, attention_kernel_, *costs_.attention_decode,
+                        *costs_.attention_prefill);
+}
+
+std::vector<BreakdownItem> StepModel::residual_items(const PassShape& pass) const {
+  std::vector<BreakdownItem> out;
+  if (only_ != Only::everything) return out;
+  const auto add = [&](const char* group, const Constant<Duration>& c, int times) {
+    if (c.value <= Duration()) return;
+    BreakdownItem item;
+    item.group = group;
+    item.resource = "kernel latency";
+    item.time = times * c.value;
+    item.provenance = c.basis;
+    item.error = std::max(c.spread - 1, 0.0);
+    out.push_back(std::move(item));
+  };
+  if (pass.extend_sequences > 0) {
+    int layers = 0;
+    for (const LayerBlock& block : graph_.blocks) layers += block.is_layer ? block.repeat : 0;
+    add("beside prefill kernels", residuals_.per_prefill_layer, layers);
+  } else {
+    for (const auto& band : residuals_.bands)
+      if (pass.decode_sequences >= band.batch_min && pass.decode_sequences <= band.batch_max)
+        add("beside decode kernels", band.time, 1);
+  }
+  return out;
+}
+
+Duration StepModel::residual(const PassShape& pass) const {
+  Duration sum;
+  for (const auto& item : residual_items(pass)) sum += item.time;
+  return sum;
+}
 
 // `small_kernels`: how many of them share the build's time for a layer; 0 where none is stated.
 // Those of an indexer come on top at the same price each.
@@ -69,6 +149,9 @@ StepModel::Priced StepModel::price(const Operator& op, const PassShape& pass,
                    sparse ? pass.extend_pairs_capped : pass.extend_pairs, a.heads, a.kv_lora,
                    a.rope, a.kv}));
           },
+          [&](const GqaOp& a) {
+            if (tokens > 0) add(attention(a, pass));
+          },
           [&](const IndexerOp& i) {
             // An extend whose keys all fit into the top-k writes its keys and skips the
             // logits.
@@ -96,6 +179,11 @@ StepModel::Priced StepModel::price(const Operator& op, const PassShape& pass,
             out.collective = true;
           }},
       op.work);
+  if (residuals_.kernel_scale && !out.collective) {
+    const auto& scale = *residuals_.kernel_scale;
+    out.time = std::max({out.time.scaled(scale.value), out.arithmetic, out.memory});
+    out.provenance = std::max(out.provenance, scale.basis);
+  }
   return out;
 }
 
@@ -195,6 +283,8 @@ Timeline StepModel::cost(const PassShape& pass, bool captured) const {
   for (const LayerBlock& block : graph_.blocks)
     whole = whole.then(
         stretch(block, 0, block.operators.size(), pass, captured).repeated(block.repeat));
+  const Duration beside = residual(pass);
+  whole = whole.then({Duration(), beside, beside});
   return whole;
 }
 
@@ -235,6 +325,10 @@ Breakdown StepModel::breakdown(const PassShape& pass, bool captured) const {
       item.resource = "kernel latency";
     else
       item.resource = sum.memory >= sum.arithmetic ? "memory" : "arithmetic";
+    out.items.push_back(std::move(item));
+  }
+  for (auto& item : residual_items(pass)) {
+    out.device += item.time;
     out.items.push_back(std::move(item));
   }
   out.host = cost(pass, captured).host;

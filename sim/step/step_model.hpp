@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "hardware/collective/pricing.hpp"
+#include "models/cost/attention_pass.hpp"
 #include "models/cost/cost_models.hpp"
 #include "models/graph/expert_popularity.hpp"
 #include "models/graph/operators.hpp"
@@ -25,6 +27,10 @@ struct PassShape {
   std::int64_t extend_pairs_capped = 0;  // with each query cut at the sparse top-k
   std::int64_t kv_max = 0;               // longest sequence of the pass
   std::int64_t heads_rows = 0;           // sequences that need logits
+  /// Single lengths, for kernels that wait for the longest (StepModel::wants_lengths). Views, which
+  /// must outlive the pricing of the pass; empty: all decodes are equally long, all prompts alike.
+  std::span<const std::int64_t> decode_kv_each{};  // the new token included, without padding
+  std::span<const PromptPart> prompts{};
 
   std::int64_t tokens() const { return decode_sequences + extend_tokens; }
 
@@ -79,6 +85,19 @@ struct LaunchCosts {
   std::optional<Constant<Duration>> small_kernels = std::nullopt;
 };
 
+/// What passes take on the GPU beside their kernels, as a build states it: what kernel sums leave
+/// of measured steps.
+struct PassResiduals {
+  struct Band {
+    std::int64_t batch_min = 0, batch_max = 0;  // padded sequences of a decode pass
+    Constant<Duration> time;
+  };
+  /// Multiplies every kernel, collectives excepted.
+  std::optional<Constant<double>> kernel_scale = std::nullopt;
+  Constant<Duration> per_prefill_layer;  // of every layer of a pass with prompts
+  std::vector<Band> bands;
+};
+
 /// Counts only one resource: what a ceiling is made of.
 enum class Only { everything, arithmetic, memory, interconnect, launch, nothing };
 
@@ -103,10 +122,19 @@ class StepModel {
  public:
   StepModel(ModelGraph graph, const CostModels& costs, const CollectivePricer& collectives,
             ExpertPopularity popularity, LaunchCosts launch, Only only = Only::everything);
+  /// How the attention kernels of grouped queries run a pass on this card; without it parts are
+  /// added.
+  void set_attention(const GpuSpec& gpu, const AttentionKernel& kernel);
+  void set_residuals(PassResiduals residuals);
 
   /// `captured`: the pass is one CUDA graph (the shape must already be padded to a captured size).
   Timeline cost(const PassShape& pass, bool captured) const;
   Breakdown breakdown(const PassShape& pass, bool captured) const;
+  /// Time on the GPU beside the kernels: a function of the padded batch and of whether there are
+  /// prompts.
+  Duration residual(const PassShape& pass) const;
+  /// Whether some kernel's time depends on the lengths of single sequences.
+  bool wants_lengths() const;
   /// The operators [first, last) of a block in a row, which must not cut a fork from its join.
   Timeline stretch(const LayerBlock& block, std::size_t first, std::size_t last,
                    const PassShape& pass, bool captured) const;
@@ -127,6 +155,9 @@ class StepModel {
     bool collective = false;
   };
   Priced price(const Operator& op, const PassShape& pass, int small_kernels) const;
+  Prediction attention(const GqaOp& op, const PassShape& pass) const;
+  /// The parts of residual(), for people.
+  std::vector<BreakdownItem> residual_items(const PassShape& pass) const;
   Duration counted(const Priced& priced) const;
   int small_kernels(const LayerBlock& block) const;
   bool host_counts() const { return only_ == Only::everything || only_ == Only::launch; }
@@ -140,5 +171,8 @@ class StepModel {
   ExpertPopularity popularity_;
   LaunchCosts launch_;
   Only only_;
+  GpuSpec gpu_;
+  AttentionKernel attention_kernel_;
+  PassResiduals residuals_;
   mutable std::map<std::int64_t, double> distinct_;
 };

@@ -45,6 +45,8 @@ inline CostModels free_kernels() {
   m.mla_decode = cost<MlaDecodeShape>([](const MlaDecodeShape&) { return Prediction(); });
   m.mla_prefill = cost<MlaPrefillShape>([](const MlaPrefillShape&) { return Prediction(); });
   m.indexer = cost<IndexerShape>([](const IndexerShape&) { return Prediction(); });
+  m.attention_decode = cost<GqaDecodeShape>([](const GqaDecodeShape&) { return Prediction(); });
+  m.attention_prefill = cost<GqaPrefillShape>([](const GqaPrefillShape&) { return Prediction(); });
   m.elementwise = cost<ElementwiseShape>([](const ElementwiseShape&) { return Prediction(); });
   return m;
 }

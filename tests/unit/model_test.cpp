@@ -90,7 +90,7 @@ TEST_CASE("the weights of GLM-5-NVFP4 take 54.76 GiB on each of eight GPUs") {
   CHECK(gib_per_gpu(m, 8, true) - gib_per_gpu(m, 8) == Approx(2.4845).margin(0.0005));
   CHECK(gib_per_gpu(m, 8, true) == Approx(57.06).epsilon(0.005));  // as a server reports it
   // One expert on one of eight GPUs: 3 x 6144 x 256 x 0.5625 B = 2.654 MB.
-  CHECK(3.0 * m.hidden * m.moe.inter / 8 * bytes_per_element(m.precision.experts) ==
+  CHECK(3.0 * m.hidden * m.moe->inter / 8 * bytes_per_element(m.precision.experts) ==
         Approx(2.654e6).margin(500));
 }
 
@@ -116,9 +116,9 @@ TEST_CASE("weight groups add up to their total, and so do the parts of all GPUs"
 TEST_CASE("the KV cache of GLM-5 takes 78 x (1152 + 132) bytes a token in bf16") {
   // Latent 512 + rope 64 elements, then 128 bytes of index keys and a scale of 4.
   const ModelSpec m = load_model("glm-5-nvfp4");
-  CHECK(kv_bytes_per_token(m, Precision::bf16).count() == 100'152);
-  CHECK(kv_bytes_per_token(m, Precision::fp8).count() == 55'224);
-  CHECK((Tokens(314'304) * kv_bytes_per_token(m, Precision::bf16)).real() / gib ==
+  CHECK(kv_bytes_per_token(m, Precision::bf16, 8).count() == 100'152);
+  CHECK(kv_bytes_per_token(m, Precision::fp8, 8).count() == 55'224);
+  CHECK((Tokens(314'304) * kv_bytes_per_token(m, Precision::bf16, 8)).real() / gib ==
         Approx(29.32).margin(0.01));  // a server reports 29.32 GiB
 }
 
@@ -232,7 +232,7 @@ TEST_CASE("the weights that the GEMMs of a pass read are the weights of the mode
         if (const auto* x = std::get_if<BatchedGemmOp>(&o.work))
           bytes = static_cast<double>(x->batch * x->n * x->k) * 2;
         if (const auto* x = std::get_if<MoeOp>(&o.work))
-          bytes = 3.0 * x->hidden * x->inter * bytes_per_element(x->precision) * m.moe.experts;
+          bytes = 3.0 * x->hidden * x->inter * bytes_per_element(x->precision) * m.moe->experts;
         read += b.repeat * bytes;
       }
     double stored = weight_bytes_per_gpu(m, tp, false).total.real();
@@ -292,7 +292,7 @@ TEST_CASE("a model file is checked as a whole") {
   Reading reading;
   const Settings file = yaml(
       "schema: 2\nname: x\nlayers: 2\ndense_layers: 3\nhidden: 0\nvocab: 10\ncontext_length: 5\n"
-      "attention: {kind: gqa, heads: 1, q_lora: 1, kv_lora: 1, nope: 1, rope: 0, v: 1}\n"
+      "attention: {kind: mqa, heads: 1, q_lora: 1, kv_lora: 1, nope: 1, rope: 0, v: 1}\n"
       "moe: {experts: 4, experts_per_token: 8, inter: 1}\n"
       "precision: {experts: int4, attnetion: bf16}\n");
   read_model("x", file, reading);
@@ -303,7 +303,7 @@ TEST_CASE("a model file is checked as a whole") {
   CHECK(text.find("hidden: '0' must ") != std::string::npos);
   CHECK(text.find("there are fewer layers than dense ones") != std::string::npos);
   CHECK(text.find("dense layers need 'dense_inter'") != std::string::npos);
-  CHECK(text.find("'gqa' is not a valid kind") != std::string::npos);
+  CHECK(text.find("'mqa' is not a valid kind") != std::string::npos);
   CHECK(text.find("a token cannot use more experts than there are") != std::string::npos);
   CHECK(text.find("'int4' is not a valid experts") != std::string::npos);
   CHECK(text.find("did you mean 'attention'?") != std::string::npos);

@@ -39,8 +39,10 @@ KernelBound generation_bound(const LawContext& c, const double* x) {
           bytes > c.l2 ? (bytes - c.l2) / c.bandwidth : 0};
 }
 
+// KV beyond the L2 was measured cold.
 double generation_cold(const LawContext& c, const double* p, const double* x) {
   const double bytes = x[2] * x[0] * seen(c, x[3] + 1) * c.head_dim * 2 * c.kv_bytes;
+  if (bytes > c.l2) return p[start];
   return p[start] + bytes / (c.bandwidth * p[bandwidth]);
 }
 

@@ -1,9 +1,9 @@
 // Attention of a step that mixes both kinds, as an engine launches it: one prompt chunk over what
 // is cached of its prompt, and decodes of equal length, in one kernel. Either part may be absent.
 // Decodes are bytes of KV at a rate, another one beside a chunk (FlashAttention-2 then neither
-// splits KV nor packs the query heads); the chunk is its causal pairs at a rate; one block walks
-// the longest sequence serially. Leaves out: several chunks in a step, and decodes of unequal
-// length (attention tail).
+// splits KV nor packs the query heads, and each head costs its start); the chunk is its causal
+// pairs at a rate; beside it one block walks the longest sequence serially. Leaves out: several
+// chunks in a step, and decodes of unequal length (attention tail).
 
 #include <algorithm>
 
@@ -25,9 +25,11 @@ double decode_bytes(const LawContext& c, const double* x) {
 }
 
 double law(const LawContext& c, const double* p, const double* x) {
-  const double rate = c.bandwidth * p[x[chunk] > 0 ? bandwidth_mixed : bandwidth];
+  // Alone, decodes split their KV: nothing walks a sequence serially.
+  if (x[chunk] <= 0) return p[start] + decode_bytes(c, x) / (c.bandwidth * p[bandwidth]);
   return p[start] + p[per_head] * 1e-3 * x[decodes] * x[heads] +
-         p[serial] * 1e-3 * std::max(x[length], x[past] + x[chunk]) + decode_bytes(c, x) / rate +
+         p[serial] * 1e-3 * std::max(x[length], x[past] + x[chunk]) +
+         decode_bytes(c, x) / (c.bandwidth * p[bandwidth_mixed]) +
          chunk_flops(c, x) / (c.peak * p[arithmetic]);
 }
 
