@@ -114,7 +114,8 @@ Expected<std::map<std::string, std::vector<LoggedRequest>>> load_request_log(
     out[run ? std::string(csv.cells()[*run]) : std::string()].push_back(std::move(r));
     if (errors.size() >= 20) break;
   }
-  if (errors.empty() && out.empty()) errors.error({path, 1, 1, ""}, "a log without requests");
+  if (errors.empty() && out.empty())
+    errors.error(table_place(path, 1, 1, ""), "a log without requests");
   if (!errors.empty()) return tl::unexpected(errors);
   return out;
 }
@@ -127,7 +128,7 @@ Expected<std::vector<RequestErrors>> compare_requests(const std::vector<Scenario
   std::vector<RequestErrors> out;
   for (const Scenario& scenario : scenarios) {
     auto it = std::find_if(log->begin(), log->end(), [&](const auto& run) {
-      return !run.first.empty() && scenario.name.ends_with(run.first);
+      return !run.first.empty() && scenario.name.ends_with("[" + run.first + "]");
     });
     if (it == log->end() && log->size() == 1 && log->begin()->first.empty()) it = log->begin();
     if (it == log->end()) {
