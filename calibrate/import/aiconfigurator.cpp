@@ -18,7 +18,7 @@
 #include "calibrate/import/kernel_rows.hpp"
 #include "calibrate/import/rejections.hpp"
 #include "calibrate/import/row_checks.hpp"
-#include "calibrate/import/table_text.hpp"
+#include "sim/base/table_text.hpp"
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/import/table_text.hpp"
 #include "calibrate/import/topology/text_scan.hpp"
+#include "sim/base/table_text.hpp"
 
 namespace {
 

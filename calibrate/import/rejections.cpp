@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/import/row_checks.hpp"
-#include "calibrate/import/table_text.hpp"
+#include "sim/base/table_text.hpp"
 
 namespace {
 

@@ -108,7 +108,8 @@ double mixed_us(const PromptPart& prompt, const KvLengths& decodes, const Attent
 
 Prediction attention_pass(const AttentionPass& pass, const GpuSpec& gpu,
                           const AttentionKernel& kernel, const CostModel<GqaDecodeShape>& decode,
-                          const CostModel<GqaPrefillShape>& prefill) {
+                          const CostModel<GqaPrefillShape>& prefill,
+                          const CostModel<GqaMixedShape>* mixed) {
   SIM_ASSERT(pass.heads.query > 0 && pass.heads.kv > 0 && pass.heads.query >= pass.heads.kv);
   SIM_ASSERT(pass.decodes.count == 0 || pass.padded_batch >= pass.decodes.count);
   Prediction decodes = zero();
@@ -140,10 +141,21 @@ Prediction attention_pass(const AttentionPass& pass, const GpuSpec& gpu,
   if (!inside || pass.decodes.count == 0 || kernel.prompts == AttentionKernel::Prompts::added)
     return all;
 
-  const double added_us = std::max(0.0, mixed_us(*inside, pass.decodes, pass.heads, gpu, kernel) -
-                                            mixed_us(*inside, {}, pass.heads, gpu, kernel));
-  all.time = std::max(
-      {prompts.time + Duration::from_us(added_us), decodes.time, all.arithmetic, all.memory});
-  worsen(all, kernel.provenance, kernel.error);
+  const double law_us = mixed_us(*inside, pass.decodes, pass.heads, gpu, kernel);
+  double added_us = 0;
+  if (mixed) {
+    const auto longest = static_cast<std::int64_t>(std::ceil(pass.decodes.mean()));
+    const KvLengths equal{pass.decodes.count, pass.decodes.sum, longest};
+    const Prediction launch =
+        mixed->predict({*inside, pass.decodes.count, pass.decodes.mean(), pass.heads});
+    added_us = (launch.time - largest).us() +
+               std::max(0.0, law_us - mixed_us(*inside, equal, pass.heads, gpu, kernel));
+    worsen(all, launch.provenance, launch.error);
+  } else {
+    added_us = law_us - mixed_us(*inside, {}, pass.heads, gpu, kernel);
+    worsen(all, kernel.provenance, kernel.error);
+  }
+  all.time = std::max({prompts.time + Duration::from_us(std::max(0.0, added_us)), decodes.time,
+                       all.arithmetic, all.memory});
   return all;
 }

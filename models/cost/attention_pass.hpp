@@ -40,6 +40,14 @@ struct GqaPrefillShape {
   AttentionHeads heads;
 };
 
+/// One launch over a prompt part and decodes, all decodes equally long.
+struct GqaMixedShape {
+  PromptPart prompt;
+  std::int64_t sequences = 0;
+  double kv_tokens_each = 0;
+  AttentionHeads heads;
+};
+
 /// How the attention kernels of an architecture run a pass.
 struct AttentionKernel {
   /// `added`: decodes and prompts cost what they cost alone (FlashAttention-3 and the kernels of
@@ -67,10 +75,13 @@ AttentionKernel flash_attention(const GpuSpec& gpu);
 /// Time of the attention of one layer, from models of decodes and of prompts alone (tables, laws).
 /// Decodes alone: the decode model times the KV tail. With prompts: parts added, or for the mixed
 /// kernel the longest-running prompt plus what the decodes add inside its launch, the other prompts
-/// added. Never less than the larger of the parts. Scope and limitations: docs/models/attention.md.
+/// added. Never less than the larger of the parts. `mixed` (optional): the launch as measured; the
+/// kernel's law then says only what unequal lengths add. Scope and limitations:
+/// docs/models/attention.md.
 Prediction attention_pass(const AttentionPass& pass, const GpuSpec& gpu,
                           const AttentionKernel& kernel, const CostModel<GqaDecodeShape>& decode,
-                          const CostModel<GqaPrefillShape>& prefill);
+                          const CostModel<GqaPrefillShape>& prefill,
+                          const CostModel<GqaMixedShape>* mixed = nullptr);
 
 /// Start-free time in us of one FlashAttention-2 launch over `prompt` and decodes; either may be
 /// empty. Use differences of it: what decodes add to a prompt.

@@ -12,7 +12,8 @@ BackEnds read_back_ends(Section& s) {
         {"mla_prefill", &b.mla_prefill},
         {"indexer", &b.indexer},
         {"attention_decode", &b.attention_decode},
-        {"attention_prefill", &b.attention_prefill}})
+        {"attention_prefill", &b.attention_prefill},
+        {"attention_mixed", &b.attention_mixed}})
     *back_end = s.maybe<std::string>(key).value_or("");
   b.elementwise = s.required<std::string>("elementwise");
   return b;
@@ -63,6 +64,7 @@ CostModels read_cost_models(const CostContext& context, const BackEnds& b, const
   read_one("indexer", b.indexer, context, laws, m, m.indexer);
   read_one("attention_decode", b.attention_decode, context, laws, m, m.attention_decode);
   read_one("attention_prefill", b.attention_prefill, context, laws, m, m.attention_prefill);
+  read_one("attention_mixed", b.attention_mixed, context, laws, m, m.attention_mixed);
   read_one("elementwise", b.elementwise, context, laws, m, m.elementwise);
   return m;
 }

@@ -9,7 +9,7 @@
 /// Empty: the build says nothing of models that need the class.
 struct BackEnds {
   std::string gemm, batched_gemm, moe, mla_decode, mla_prefill, indexer, attention_decode,
-      attention_prefill, elementwise;
+      attention_prefill, attention_mixed, elementwise;
 };
 
 BackEnds read_back_ends(Section& section);
@@ -25,6 +25,7 @@ struct CostModels {
   std::unique_ptr<CostModel<IndexerShape>> indexer;
   std::unique_ptr<CostModel<GqaDecodeShape>> attention_decode;
   std::unique_ptr<CostModel<GqaPrefillShape>> attention_prefill;
+  std::unique_ptr<CostModel<GqaMixedShape>> attention_mixed;  // null: the kernel's own law
   std::unique_ptr<CostModel<ElementwiseShape>> elementwise;
   std::map<std::string, std::string> sources;  // kernel class -> where its coefficients come from
   std::map<std::string, std::string> tables;   // kernel class -> the fitted sets it answers from

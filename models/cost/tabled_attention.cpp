@@ -1,9 +1,9 @@
 // Attention with grouped queries from the fitted tables of a GPU. `table`: decodes and prompts each
 // from a table of their own, measured as batches of equal lengths and as prompts from their
 // beginning; a prompt behind a cached prefix is priced as one that has as many (query, key) pairs.
-// `mixed_table`: both from a profile of the engine's own launches (mixed_attention), whose prompts
-// have prefixes.
-// Leaves out: unequal lengths and passes with both (attention_pass), sliding windows.
+// `mixed_table`: both, and launches over a prompt and decodes, from a profile of the engine's own
+// launches (mixed_attention), whose prompts have prefixes.
+// Leaves out: unequal lengths (attention_pass), sliding windows.
 
 #include <cmath>
 
@@ -109,6 +109,11 @@ Tabled find_mixed(const Choice& choice, int head_dim) {
   return choice.find("mixed_attention", {{{"head_dim", std::to_string(head_dim)}}});
 }
 
+// The least that was measured; a block takes 64 queries, so that fewer cost no less.
+double least_chunk(const PromptPart& p) {
+  return static_cast<double>(std::max<std::int64_t>(p.tokens, 16));
+}
+
 class MixedDecode final : public CostModel<GqaDecodeShape> {
  public:
   MixedDecode(const CostContext& context, Section& s) : gpu_(context.gpu) {
@@ -152,11 +157,39 @@ class MixedPrefill final : public CostModel<GqaPrefillShape> {
     const Duration memory =
         memory_of(static_cast<double>(s.prompt.tokens + s.prompt.past), s.heads, gpu_);
     if (!table_) return roofline(arithmetic, memory);
-    // The least that was measured; a block takes 64 queries, so that fewer cost no less.
-    const auto tokens = static_cast<double>(std::max<std::int64_t>(s.prompt.tokens, 16));
     return table_.predict({static_cast<double>(s.heads.kv), static_cast<double>(s.heads.query),
-                           tokens, static_cast<double>(s.prompt.past), 0, 0},
+                           least_chunk(s.prompt), static_cast<double>(s.prompt.past), 0, 0},
                           scale_, arithmetic, memory);
+  }
+
+ private:
+  GpuSpec gpu_;
+  std::string used_;
+  double scale_ = 1;
+  Tabled table_;
+};
+
+class MixedLaunch final : public CostModel<GqaMixedShape> {
+ public:
+  MixedLaunch(const CostContext& context, Section& s) : gpu_(context.gpu) {
+    const Choice choice(context, s);
+    scale_ = choice.scale();
+    table_ = find_mixed(choice, context.head_dim);
+    used_ = choice.used();
+  }
+  std::string rests_on() const override { return used_; }
+  Prediction predict(const GqaMixedShape& s) const override {
+    SIM_ASSERT(s.prompt.tokens > 0 && s.sequences > 0 && s.kv_tokens_each >= 1);
+    const auto sequences = static_cast<double>(s.sequences);
+    const double decoded = sequences * s.kv_tokens_each;
+    const Duration arithmetic = arithmetic_of(pairs(s.prompt) + decoded, s.heads, gpu_);
+    const Duration memory =
+        memory_of(static_cast<double>(s.prompt.tokens + s.prompt.past) + decoded, s.heads, gpu_);
+    if (!table_) return roofline(arithmetic, memory);
+    return table_.predict(
+        {static_cast<double>(s.heads.kv), static_cast<double>(s.heads.query), least_chunk(s.prompt),
+         static_cast<double>(s.prompt.past), sequences, s.kv_tokens_each},
+        scale_, arithmetic, memory);
   }
 
  private:
@@ -172,6 +205,8 @@ const Registered<CostModelFactory<GqaPrefillShape>> prefill(
     "table", make_cost_model<TabledPrefill, GqaPrefillShape>);
 const Registered<CostModelFactory<GqaDecodeShape>> mixed_decode(
     "mixed_table", make_cost_model<MixedDecode, GqaDecodeShape>);
+const Registered<CostModelFactory<GqaMixedShape>> mixed_launch(
+    "mixed_table", make_cost_model<MixedLaunch, GqaMixedShape>);
 const Registered<CostModelFactory<GqaPrefillShape>> mixed_prefill(
     "mixed_table", make_cost_model<MixedPrefill, GqaPrefillShape>);
 

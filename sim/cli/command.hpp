@@ -49,10 +49,12 @@ bool write_whole(const std::string& path,
 
 /// Predicts all scenarios and prints one result: JSON, or what `table` makes of the reports. With
 /// `judge`, a failed expectation decides the exit code. Ctrl-C ends after the scenario under way
-/// and prints what there is. A scenario that cannot run prints its errors and nothing else.
+/// and prints what there is. A scenario that cannot run prints its errors and nothing else. `also`
+/// takes the reports before they are printed and says what is wrong with them.
 Exit predict_and_print(const std::vector<Scenario>& scenarios, const CommonOptions& options,
                        const PredictOptions& parts, bool judge,
-                       std::string (*table)(const std::vector<RunReport>&));
+                       std::string (*table)(const std::vector<RunReport>&),
+                       const std::function<Diagnostics(const std::vector<RunReport>&)>& also = {});
 
 /// Prints the resolved values of each scenario with their origin.
 Exit print_dry_run(const std::vector<Scenario>& scenarios);

@@ -66,7 +66,8 @@ void print_result(const std::string& text) {
 
 Exit predict_and_print(const std::vector<Scenario>& scenarios, const CommonOptions& options,
                        const PredictOptions& parts, bool judge,
-                       std::string (*table)(const std::vector<RunReport>&)) {
+                       std::string (*table)(const std::vector<RunReport>&),
+                       const std::function<Diagnostics(const std::vector<RunReport>&)>& also) {
   if (options.dry_run) return print_dry_run(scenarios);
   std::vector<RunReport> reports;
   Diagnostics errors;
@@ -86,6 +87,10 @@ Exit predict_and_print(const std::vector<Scenario>& scenarios, const CommonOptio
   progress("");
   if (!errors.empty()) return report_errors(errors);
   if (reports.empty()) return Exit::interrupted;
+  if (also) {
+    errors = also(reports);
+    if (!errors.empty()) return report_errors(errors);
+  }
   print_result(options.format == "json" ? to_json(reports) : table(reports));
   return stopped ? Exit::interrupted : judge && failed ? Exit::expectation_failed : Exit::fine;
 }

@@ -4,6 +4,7 @@
 
 #include "sim/cli/command.hpp"
 #include "sim/cli/validate_kernels.hpp"
+#include "sim/cli/validate_requests.hpp"
 #include "sim/cli/validate_topology.hpp"
 #include "sim/scenario/topology_rows.hpp"
 
@@ -16,6 +17,7 @@ struct Options : CommonOptions {
   std::vector<std::string> kernel_tables;
   std::string gpu;
   std::vector<std::string> topologies;
+  std::string requests;
 };
 
 // Every .yaml below a folder, in order; a file stands for itself.
@@ -58,6 +60,7 @@ Exit validate(const Options& o) {
       scenarios.insert(scenarios.end(), loaded->begin(), loaded->end());
   }
   if (!errors.empty()) return report_errors(errors);
+  if (!o.requests.empty()) return validate_requests(scenarios, o.requests, o.format);
   const Exit judged =
       predict_and_print(scenarios, o, {false, false, false}, true, render_validation);
   if (topologies.empty() || o.dry_run || judged == Exit::interrupted || judged == Exit::bad_input)
@@ -84,6 +87,8 @@ std::function<Exit()> setup(CLI::App& app) {
                  "measured transfers between GPUs instead: files, or folders of them")
       ->excludes(paths)
       ->excludes(tables);
+  app.add_option("--requests", o->requests, "an engine's log, to compare request by request")
+      ->needs(paths);
   add_common(app, *o);
   return [o] {
     if (!o->kernel_tables.empty()) return validate_kernels(o->kernel_tables, o->gpu, o->format);

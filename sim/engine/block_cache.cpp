@@ -94,8 +94,8 @@ class BlockCache final : public KvCache {
     for (const CopyId id : all_used(hold)) {
       Copy& c = copies(id);
       if (--c.users > 0) continue;
+      SIM_ASSERT(c.queued);
       evictable_ += at(c.node).blocks;
-      if (!c.queued) link_before(id, head_);  // the head had come by
     }
     forget(hold);
   }
@@ -163,13 +163,15 @@ class BlockCache final : public KvCache {
   /// The child of `node` that goes on as `here` does, if any, and how far; at most `most` blocks.
   std::pair<NodeId, std::int64_t> step(NodeId node, const RunCursor& here,
                                        std::int64_t most) const {
+    std::int64_t same = 0;
     const NodeId child = table_.find(hash_runs(node, here, block_), [&](NodeId id) {
       const Node& n = at(id);
-      return n.parent == node && common_tokens(RunCursor(n.runs), here, block_) == block_;
+      if (n.parent != node) return false;
+      const std::int64_t blocks = std::min(n.blocks, most);
+      same = common_tokens(RunCursor(n.runs), here, blocks * block_) / block_;
+      return same > 0;
     });
-    if (child == nobody) return {nobody, 0};
-    most = std::min(at(child).blocks, most);
-    return {child, common_tokens(RunCursor(at(child).runs), here, most * block_) / block_};
+    return {child, same};
   }
 
   Walk walk(const Content& content, std::int64_t limit) const {

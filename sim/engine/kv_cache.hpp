@@ -39,7 +39,8 @@ class KvCache {
   virtual std::int64_t match(const Content& content, std::int64_t limit) = 0;
   /// Locks the first `tokens` of `content`, as match() said just before: `hold` must hold nothing.
   virtual void hold(KvHold& hold, const Content& content, std::int64_t tokens) = 0;
-  /// Unlocks what hold() locked, as if it had not been asked; no own pages yet.
+  /// Unlocks what hold() locked, as if it had not been asked; no own pages yet, and nobody has
+  /// taken any in between.
   virtual void let_go(KvHold& hold) = 0;
   /// Hands out pages (for `hold.tokens` the caller counts); evicts what it must. `pages` <=
   /// available().

@@ -34,15 +34,21 @@ constexpr std::pair<const char*, Order> policies[] = {
     {"mru", Order::most_recent},  {"fifo", Order::oldest},      {"filo", Order::newest}};
 
 struct Node {
-  Runs runs;
-  std::int64_t pages = 0;
-  std::int64_t accessed = 0, created = 0;
-  std::uint64_t hash = 0;  // of parent and first page
-  std::int64_t key = 0;    // its place among the leaves, while it is there
   NodeId parent = nobody;
   std::int32_t children = 0, locks = 0;
   NodeId older = nobody, newer = nobody;
   bool listed = false;
+  std::int64_t pages = 0;
+  std::int64_t accessed = 0, created = 0;
+  std::int64_t key = 0;    // its place among the leaves, while it is there
+  std::uint64_t hash = 0;  // of parent and first page
+  Runs runs;
+};
+
+struct Walk {
+  NodeId node = root;      // the deepest whose pages all match
+  std::int64_t pages = 0;  // down to its end
+  NodeId cut = nobody;     // the rest of a node that this walk split
 };
 
 class RadixCache final : public KvCache {
@@ -87,12 +93,12 @@ class RadixCache final : public KvCache {
   }
 
   void publish(KvHold& hold, const Content& content, std::int64_t tokens) override {
-    const Inserted in = insert(content, whole_pages(content, tokens));
-    SIM_ASSERT(in.pages * page_ >= hold.shared && in.pages * page_ <= hold.tokens);
+    const auto from = static_cast<NodeId>(hold.handle);
+    const Inserted in = insert(content, tokens, hold);
+    SIM_ASSERT(in.pages * page_ <= hold.tokens);
     // What the tree had already, but not from this request, was computed twice.
-    free_ += std::max<std::int64_t>(in.had - hold.shared / page_, 0);
-    lock(in.node);
-    unlock(static_cast<NodeId>(hold.handle));
+    free_ += in.had - hold.shared / page_;
+    lock(in.node, from);
     hold.shared = in.pages * page_;
     hold.handle = in.node;
   }
@@ -101,7 +107,7 @@ class RadixCache final : public KvCache {
     SIM_ASSERT(hold.handle >= 0);
     std::int64_t own = hold.own_pages(static_cast<int>(page_));
     if (keep) {
-      const Inserted in = insert(content, whole_pages(content, std::min(computed, hold.tokens)));
+      const Inserted in = insert(content, std::min(computed, hold.tokens), hold);
       own -= in.pages - in.had;
     }
     SIM_ASSERT(own >= 0);
@@ -112,11 +118,6 @@ class RadixCache final : public KvCache {
   }
 
  private:
-  struct Walk {
-    NodeId node;          // the deepest whose pages all match
-    std::int64_t pages;   // down to its end
-    NodeId cut = nobody;  // the rest of a node that this walk split
-  };
   struct Inserted {
     NodeId node;
     std::int64_t pages, had;  // down to its end, in the tree before
@@ -125,25 +126,21 @@ class RadixCache final : public KvCache {
   Node& at(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
   const Node& at(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
 
-  std::int64_t whole_pages(const Content& content, std::int64_t tokens) const {
-    return std::min(tokens, content.tokens()) / page_;
-  }
-
   // ---- the tree ----
 
-  Walk walk(const Content& content, std::int64_t pages) {
-    Walk w{root, 0};
-    RunCursor here(content.segments());
+  /// From the end of a node down to `pages` pages from the beginning.
+  Walk walk(const Content& content, std::int64_t pages, Walk w = {}) {
+    RunCursor here(content.segments(), w.pages * page_);
     while (w.pages < pages) {
-      const std::uint64_t hash = hash_runs(w.node, here, page_);
-      const NodeId child = table_.find(hash, [&](NodeId id) {
+      std::int64_t same = 0;
+      const NodeId child = table_.find(hash_runs(w.node, here, page_), [&](NodeId id) {
         const Node& n = at(id);
-        return n.parent == w.node && common_tokens(RunCursor(n.runs), here, page_) == page_;
+        if (n.parent != w.node) return false;
+        const std::int64_t most = std::min(n.pages, pages - w.pages);
+        same = common_tokens(RunCursor(n.runs), here, most * page_) / page_;
+        return same > 0;
       });
       if (child == nobody) break;
-      const std::int64_t most = std::min(at(child).pages, pages - w.pages);
-      const std::int64_t same =
-          common_tokens(RunCursor(at(child).runs), here, most * page_) / page_;
       here.advance(same * page_);
       w.pages += same;
       w.node = child;
@@ -179,9 +176,12 @@ class RadixCache final : public KvCache {
     return upper;
   }
 
-  Inserted insert(const Content& content, std::int64_t pages) {
+  /// What `hold` has locked is there already.
+  Inserted insert(const Content& content, std::int64_t tokens, const KvHold& hold) {
     matched_tokens_ = -1;
-    Walk w = walk(content, pages);
+    const std::int64_t shared = hold.shared / page_;
+    const std::int64_t pages = std::max(std::min(tokens, content.tokens()) / page_, shared);
+    Walk w = walk(content, pages, {static_cast<NodeId>(hold.handle), shared});
     const std::int64_t had = w.pages;
     if (had < pages) {
       const NodeId leaf = make();
@@ -234,8 +234,9 @@ class RadixCache final : public KvCache {
 
   // ---- locks ----
 
-  void lock(NodeId node) {
-    for (; node != root; node = at(node).parent) {
+  /// From `node` up to, not with, an ancestor of it.
+  void lock(NodeId node, NodeId above = root) {
+    for (; node != above; node = at(node).parent) {
       Node& n = at(node);
       if (n.locks++ > 0) continue;
       evictable_ -= n.pages;

@@ -54,6 +54,7 @@ class ReferenceServer final : public Server {
       if (!decodes(*r)) continue;
       ++launched_[static_cast<std::size_t>(r->id)];
       const std::int64_t kv = r->kv.tokens;
+      if (wants_lengths_) pass.kv_each.push_back(kv);
       shape.decode_sequences += 1;
       shape.decode_kv_tokens += kv;
       shape.decode_kv_tokens_capped += sparse_top_k_ > 0 ? std::min(kv, sparse_top_k_) : kv;

@@ -23,7 +23,8 @@ std::unique_ptr<KvCache> make_cache(const EngineSizes& sizes) {
 void Server::Pass::clear() {
   record = {};
   number = decode_number = dropped = 0;
-  extended.clear(), decoded.clear(), finishing.clear(), kept.clear();
+  extended.clear(), kv_each.clear(), prompts.clear();
+  decoded.clear(), finishing.clear(), kept.clear();
 }
 
 Server::Server(PriceList& prices, EngineSetup& setup, const HostTimes& host,
@@ -34,6 +35,7 @@ Server::Server(PriceList& prices, EngineSetup& setup, const HostTimes& host,
       rules_(setup.sizes.rules),
       host_(host),
       sparse_top_k_(sparse_top_k),
+      wants_lengths_(prices.step().wants_lengths()),
       cache_(make_cache(setup.sizes)) {
   counts_.pages_total = counts_.pages_free_min = cache_->total();
 }
@@ -316,6 +318,7 @@ void Server::apply(const BatchPlan& plan, Pass& pass) {
     shape.extend_pairs += part.extend_pairs;
     shape.extend_pairs_capped += part.extend_pairs_capped;
     shape.kv_max = std::max(shape.kv_max, r.kv.tokens);
+    if (wants_lengths_) pass.prompts.push_back({n, past});
     const bool complete = r.prefilled == r.to_prefill();
     pass.extended.push_back({&r, r.serial, r.retractions, complete});
     if (complete) {
@@ -345,7 +348,10 @@ TimePoint Server::launch(Pass& pass) {
   } else if (sizes_.captures(shape.tokens())) {
     record.captured = true;
   }
-  const Timeline time = prices_.cost(shape.padded_to(record.padded), record.captured);
+  PassShape priced = shape.padded_to(record.padded);
+  priced.decode_kv_each = pass.kv_each;
+  priced.prompts = pass.prompts;
+  const Timeline time = prices_.cost(priced, record.captured);
   record.launched = now_ + host_.per_step;
   if (pass.number == 1) record.launched += host_.cold_start;
   record.finished = std::max(gpu_free_ + time.device, record.launched + time.span);

@@ -69,6 +69,9 @@ class Server : protected KvLedger {
     std::int64_t number = 0;         // of all passes, from 1
     std::int64_t decode_number = 0;  // of those that decode, from 1; 0: it does not
     std::vector<Member> extended;    // prompts, in order
+    // where a kernel's time depends on single lengths
+    std::vector<std::int64_t> kv_each;
+    std::vector<PromptPart> prompts;
     // the reference clock's
     std::vector<Member> decoded;
     // the sums' clock's
@@ -120,6 +123,7 @@ class Server : protected KvLedger {
   const LoopRules& rules_;
   HostTimes host_;
   std::int64_t sparse_top_k_;
+  const bool wants_lengths_;
   std::vector<Observer*> observers_;
   std::unique_ptr<KvCache> cache_;
 

@@ -228,6 +228,9 @@ class SumsServer final : public Server {
                                                         (decoding_ - below_cap_) * sparse_top_k_
                                                   : s.decode_kv_tokens;
     s.kv_max = kv_max();
+    if (!wants_lengths_) return;
+    for (RequestId id = first_; id >= 0; id = run(id).after)
+      if (run(id).decodes) pass.kv_each.push_back(run(id).offset + launched_);
   }
 
   void join(Request& r, Pass& pass) override {
@@ -417,7 +420,8 @@ class SumsServer final : public Server {
 
   bool jump() override {
     const int depth = sizes_.loop_depth;
-    if (depth > 2 || static_cast<int>(in_flight_.size()) != depth - 1) return false;
+    // Where single lengths count, prices do not go on evenly.
+    if (wants_lengths_ || static_cast<int>(in_flight_.size()) != depth - 1) return false;
     if (decoding_ == 0 || prefilling_ || !fresh_.empty() || finishes_.empty()) return false;
     if (streaming_ != decoding_) return false;
     if (depth == 2) {

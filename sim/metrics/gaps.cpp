@@ -29,7 +29,8 @@ void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
       exact_.back().second += weight;
       return;
     }
-    if (exact_.size() < exact_most) {
+    if (exact_.size() == 2 * exact_most) merge_equal();
+    if (exact_.size() < 2 * exact_most) {
       exact_.emplace_back(ps, weight);
       return;
     }
@@ -39,6 +40,18 @@ void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
     exact_.shrink_to_fit();
   }
   bucket(ps, weight);
+}
+
+// Equal gaps become one. With more than `exact_most` different ones the list counts as full.
+void GapHistogram::merge_equal() {
+  std::sort(exact_.begin(), exact_.end());
+  std::vector<std::pair<std::int64_t, std::int64_t>> merged;
+  for (const auto& [value, weight] : exact_)
+    if (!merged.empty() && merged.back().first == value)
+      merged.back().second += weight;
+    else
+      merged.emplace_back(value, weight);
+  if (merged.size() <= exact_most) exact_ = std::move(merged);
 }
 
 void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "sim/base/time.hpp"
@@ -23,6 +24,7 @@ class GapHistogram {
  private:
   static constexpr std::size_t exact_most = 65'536;
   void one(std::int64_t ps, std::int64_t weight);
+  void merge_equal();
   void bucket(std::int64_t ps, std::int64_t weight);
 
   std::vector<std::pair<std::int64_t, std::int64_t>> exact_;  // value, weight

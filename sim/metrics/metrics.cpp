@@ -67,14 +67,15 @@ void MetricsCollector::on_gaps(const GapRun& run) {
 
 void MetricsCollector::on_finish(const Request& r) {
   if (r.index < 0) return;  // a warm-up request
-  SIM_ASSERT(r.first_token > r.sent && r.last_token >= r.first_token);
+  SIM_ASSERT(r.first_token >= r.sent && r.last_token >= r.first_token);
   const Duration latency = r.last_token - r.sent;
   ttft_ms_.push_back((r.first_token - r.sent).ms());
   e2e_ms_.push_back(latency.ms());
   if (r.output > 1)
     tpot_ms_.push_back((r.last_token - r.first_token).ms() / static_cast<double>(r.output - 1));
   if (keep_requests_)
-    requests_.push_back({r.index, r.prompt, r.output, r.sent, r.first_token, r.last_token});
+    requests_.push_back(
+        {r.index, r.prompt, r.output, r.sent, r.queued, r.first_token, r.last_token});
   ++completed_;
   input_tokens_ += r.prompt;
   output_tokens_ += r.output;

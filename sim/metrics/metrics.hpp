@@ -46,7 +46,7 @@ std::vector<std::string> metric_names();
 /// One finished request, as a load generator's details have it.
 struct RequestRecord {
   std::int64_t index = 0, input = 0, output = 0;
-  TimePoint sent, first, last;
+  TimePoint sent, queued, first, last;
 };
 
 /// Collects a run: subscribe it to the server and to the client. Holds 24 bytes for each finished

@@ -110,7 +110,8 @@ bool wants_tables(const BackEnds& b, const Settings& laws) {
       {"mla_decode", &b.mla_decode},
       {"mla_prefill", &b.mla_prefill},
       {"attention_decode", &b.attention_decode},
-      {"attention_prefill", &b.attention_prefill}};
+      {"attention_prefill", &b.attention_prefill},
+      {"attention_mixed", &b.attention_mixed}};
   for (const auto& [kernel, back_end] : all)
     if (text_of(laws.at(fmt::format("{}.{}.model", kernel, *back_end))).ends_with("table"))
       return true;
@@ -464,6 +465,7 @@ HostTimes Experiment::host_times(Only only) const {
   }
   host.request_path = machine_.host.request_path.value.scaled(slow);
   host.response_path = machine_.host.response_path.value.scaled(slow);
+  if (only == Only::everything) host.cold_start = build_.cold_start.value.scaled(slow);
   return host;
 }
 
@@ -473,7 +475,7 @@ std::vector<SteadyPass> Experiment::passes(Only only) const {
   return steady_passes(workload_, {step, sizes_, host_times(only), top_k});
 }
 
-RunMetrics Experiment::run(Only only, bool keep_requests) {
+RunMetrics Experiment::run(Only only, std::vector<RequestRecord>* requests) {
   if (!workload_.needs_scheduler()) return steady_metrics(workload_, passes(only));
   // The scheduler has a memory of its own: each run gets a fresh one, from the same options.
   Reading reading;
@@ -489,13 +491,14 @@ RunMetrics Experiment::run(Only only, bool keep_requests) {
   PriceList prices(step);
   const auto server = (reference_ ? make_reference_server : make_server)(
       prices, setup, host_times(only), sparse_attention() ? model_.indexer->top_k : 0);
-  MetricsCollector metrics(setup.sizes.decode_log_interval, keep_requests);
+  MetricsCollector metrics(setup.sizes.decode_log_interval, requests != nullptr);
   Client client(workload_);
   client.subscribe(metrics);
   server->subscribe(metrics);
   const bool ended = server->run(client);
   RunMetrics out = metrics.summary(server->counts());
   out.overrun = !ended;
+  if (requests) *requests = metrics.requests();
   return out;
 }
 

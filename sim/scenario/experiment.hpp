@@ -47,8 +47,8 @@ class Experiment {
   static Expected<std::unique_ptr<Experiment>> make(const Inputs& inputs,
                                                     std::vector<ResolvedValue>* values = nullptr);
 
-  /// `keep_requests`: the metrics hold a record of each request.
-  RunMetrics run(Only only = Only::everything, bool keep_requests = false);
+  /// `requests` (optional) receives a record of each finished request, in the order of their ends.
+  RunMetrics run(Only only = Only::everything, std::vector<RequestRecord>* requests = nullptr);
   /// The passes of a workload that needs no scheduler.
   std::vector<SteadyPass> passes(Only only = Only::everything) const;
   /// Where the time of a pass goes.

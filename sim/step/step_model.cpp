@@ -74,7 +74,7 @@ Prediction StepModel::attention(const GqaOp& op, const PassShape& pass) const {
   }
   if (pass.extend_sequences > 0) p.prompts = prompts_of(pass);
   return attention_pass(p, gpu_, attention_kernel_, *costs_.attention_decode,
-                        *costs_.attention_prefill);
+                        *costs_.attention_prefill, costs_.attention_mixed.get());
 }
 
 std::vector<BreakdownItem> StepModel::residual_items(const PassShape& pass) const {
@@ -103,9 +103,18 @@ std::vector<BreakdownItem> StepModel::residual_items(const PassShape& pass) cons
 }
 
 Duration StepModel::residual(const PassShape& pass) const {
-  Duration sum;
-  for (const auto& item : residual_items(pass)) sum += item.time;
-  return sum;
+  // Once a pass: without the words of residual_items().
+  if (only_ != Only::everything) return {};
+  if (pass.extend_sequences > 0) {
+    if (residuals_.per_prefill_layer.value <= Duration()) return {};
+    std::int64_t layers = 0;
+    for (const LayerBlock& block : graph_.blocks) layers += block.is_layer ? block.repeat : 0;
+    return layers * residuals_.per_prefill_layer.value;
+  }
+  for (const auto& band : residuals_.bands)
+    if (pass.decode_sequences >= band.batch_min && pass.decode_sequences <= band.batch_max)
+      return band.time.value;
+  return {};
 }
 
 // `small_kernels`: how many of them share the build's time for a layer; 0 where none is stated.

@@ -36,6 +36,12 @@ void WorkloadPlan::set(std::function<std::unique_ptr<RequestSource>()> fresh) {
   }
 }
 
+Content prompt_of(std::initializer_list<Segment> runs) {
+  Content out;
+  for (const Segment& run : runs) out.append(run);
+  return out;
+}
+
 std::vector<PlannedRequest> all_requests(const WorkloadPlan& plan) {
   std::vector<PlannedRequest> out;
   PlannedRequest r;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,6 +61,9 @@ struct WorkloadPlan {
   /// sessions.
   void set(std::function<std::unique_ptr<RequestSource>()> source);
 };
+
+/// A prompt made of these runs, one after the other.
+Content prompt_of(std::initializer_list<Segment> runs);
 
 /// The requests of a plan without sessions as a list.
 std::vector<PlannedRequest> all_requests(const WorkloadPlan& plan);

@@ -39,6 +39,7 @@ Setting draw_setting() {
   if (one_in(3)) s.conservativeness = 0.05;
   if (sglang && one_in(4)) s.mixed = true;
   if (sglang && one_in(4)) s.policy = static_cast<SglangPolicy>(draw(0, 3));
+  if (one_in(2)) s.cache = sglang ? "radix" : "blocks";
   s.reserve_whole = one_in(2);
   if (one_in(2)) s.graph_sizes = {1, 3, 8, 32};
   if (one_in(3)) s.top_k = draw(2, 40);
@@ -63,6 +64,8 @@ Setting draw_setting() {
     tiny::Arrival a;
     a.at = at;
     a.prompt = draw(1, one_in(3) ? 60 : 8);
+    if (one_in(2))
+      a.content = Content(draw(1, 2), a.prompt), a.answer = one_in(2) ? draw(5, 9) : -1;
     a.max_new = draw(1, longest);
     a.output = one_in(3) ? draw(1, longest) : a.max_new;
     s.arrivals.push_back(a);
@@ -122,10 +125,14 @@ void compare(const Setting& drawn) {
 
 TEST_CASE("sums and jumps equal the reference to the picosecond") {
   seen = {};
-  for (int i = 0; i < 20; ++i) REQUIRE(rc::check([] { compare(draw_setting()); }));
+  // Twenty workloads a case: all checks of one program begin with the same seed.
+  REQUIRE(rc::check([] {
+    for (int i = 0; i < 20; ++i) compare(draw_setting());
+  }));
   CHECK(seen.jumps > 100);
   CHECK(seen.saved_calls > 1000);
   CHECK(seen.retractions > 100);
   CHECK(seen.dummies > 100);
   CHECK(seen.rejected > 10);
+  CHECK(seen.cached > 1000);
 }

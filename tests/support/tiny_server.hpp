@@ -18,7 +18,7 @@ namespace tiny {
 struct Arrival {
   Duration at;
   std::int64_t prompt = 1, max_new = 1, output = 1;
-  Content content;           // empty: unlike any other
+  Content content = {};      // empty: unlike any other
   std::int64_t answer = -1;  // see PlannedRequest
 };
 
@@ -50,6 +50,7 @@ struct Setting {
 /// What a run was seen to do.
 struct Run {
   struct Life {
+    std::int64_t prompt = 0;
     std::int64_t tokens_expected = 0;  // after clipping to the pool; below one: rejected
     TimePoint sent, queued, ended, first, last;
     std::vector<TimePoint> tokens;  // at the client; only the reference tells
@@ -114,10 +115,11 @@ class Recorder final : public Observer {
   void on_sent(const Request& r) override {
     Run::Life& l = life(r);
     l.sent = r.sent;
+    l.prompt = r.prompt;
     const std::int64_t room = setting_.pages * setting_.page_size - 1 - r.prompt - 1;
-    l.tokens_expected = setting_.engine == Setting::Engine::sglang
-                            ? std::min({r.output, r.max_new, room})
-                            : (r.max_new <= room ? r.output : 0);
+    l.tokens_expected = setting_.engine == Setting::Engine::vllm
+                            ? (r.max_new <= room ? r.output : 0)
+                            : std::min({r.output, r.max_new, room});
   }
   void on_queued(const Request& r) override { life(r).queued = r.queued; }
   void on_token(const Request& r, TimePoint at) override { life(r).tokens.push_back(at); }
@@ -144,7 +146,9 @@ class Recorder final : public Observer {
     p.cost = step_.cost(p.record.shape.padded_to(p.record.padded), p.record.captured);
     p.pages_free = server_.cache().available();
     server_.each_request([&](const Request& r) {
-      p.pages_in_use += pages_for(r.kv.tokens, setting_.page_size);
+      // What is computed or being computed: the newest token known has no KV until the next pass.
+      const std::int64_t most = r.to_prefill() + setting_.depth - 2;
+      p.pages_in_use += pages_for(std::min(r.kv.tokens, most), setting_.page_size);
       p.pages_held += r.kv.pages(setting_.page_size);
       ++p.unfinished;
     });
@@ -240,6 +244,19 @@ inline EngineSetup engine(const Setting& s) {
     o.radix_cache = s.cache != "none";
     o.overlap = s.depth > 1;
     setup.scheduler = std::make_unique<SglangScheduler>(o);
+  } else if (s.engine == Setting::Engine::fcfs) {
+    // It is known by its name only; of what it makes, the sizes are those above.
+    const Settings options =
+        Settings::map({{"max_running_requests", {}, Settings::scalar(std::to_string(s.seats), {})},
+                       {"page_size", {}, Settings::scalar(std::to_string(s.page_size), {})}},
+                      {});
+    EngineFacts facts;
+    facts.gpu_memory = Bytes(std::int64_t{1} << 40);
+    facts.kv_per_token = BytesPerToken(1);
+    facts.context_length = sizes.max_request_tokens;
+    Reading reading;
+    Section section(options, "engine", reading);
+    setup.scheduler = Registry<EngineKind>::find("fcfs")->setup(facts, section).scheduler;
   } else {
     sizes.rules = {.skips_finished = true,
                    .keeps_token_in_flight = true,
@@ -256,9 +273,9 @@ inline EngineSetup engine(const Setting& s) {
   return setup;
 }
 
-inline Run play(const Setting& s) {
+/// `also` hears what the recorder hears.
+inline Run play(const Setting& s, EngineSetup setup, Observer* also = nullptr) {
   Run run;
-  EngineSetup setup = engine(s);
   const Step step(s);
   PriceList prices(step.step());
   const auto server =
@@ -272,6 +289,7 @@ inline Run play(const Setting& s) {
   client.subscribe(metrics);
   server->subscribe(metrics);
   server->subscribe(recorder);
+  if (also) server->subscribe(*also);
   run.ended = server->run(client);
   std::sort(run.gaps.begin(), run.gaps.end());
   std::vector<std::pair<std::int64_t, std::int64_t>> merged;
@@ -288,5 +306,6 @@ inline Run play(const Setting& s) {
   run.pages_free_at_end = server->cache().available();
   return run;
 }
+inline Run play(const Setting& s) { return play(s, engine(s)); }
 
 }  // namespace tiny

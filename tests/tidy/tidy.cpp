@@ -31,9 +31,9 @@ namespace fs = std::filesystem;
 /// Top to bottom: a folder may include itself and the folders before it, nothing after it.
 /// A file belongs to the longest folder that holds it.
 constexpr std::string_view kLayers[] = {
-    "sim/base",    "sim/kernel",   "hardware/topology", "hardware/collective", "hardware",
-    "models/cost", "models/graph", "sim/step",          "sim/engine",          "sim/workload",
-    "sim/metrics", "sim/report",   "sim/scenario",      "calibrate",           "sim/cli",
+    "sim/base",     "hardware/topology", "hardware/collective", "hardware",     "models/cost",
+    "models/graph", "sim/step",          "sim/engine",          "sim/workload", "sim/metrics",
+    "sim/report",   "sim/scenario",      "calibrate",           "sim/cli",
 };
 
 constexpr std::string_view kRoots[] = {"sim", "hardware", "models", "calibrate"};
@@ -334,11 +334,11 @@ const std::vector<Case> kCases = {
       {"sim/cli/m.cpp", "#include <CLI/CLI.hpp>\n#include \"sim/scenario/s.hpp\"\n"}},
      {}},
     {"no layer includes one below it",
-     {{"sim/base/a.cpp", "#include <vector>\n#include \"sim/kernel/loop.hpp\"\n"},
+     {{"sim/base/a.cpp", "#include <vector>\n#include \"sim/step/loop.hpp\"\n"},
       {"models/cost/b.cpp", "  #  include \"sim/step/step.hpp\"  // why\n"},
       {"sim/engine/c.cpp", "#include <sim/cli/commands.hpp>\n"}},
      {"models/cost/b.cpp:1: error: models/cost may not include sim/step",
-      "sim/base/a.cpp:2: error: sim/base may not include sim/kernel",
+      "sim/base/a.cpp:2: error: sim/base may not include sim/step",
       "sim/engine/c.cpp:1: error: sim/engine may not include sim/cli"}},
     {"the subfolders of hardware stand above it",
      {{"hardware/topology/a.cpp", "#include \"hardware/gpu.hpp\"\n"},

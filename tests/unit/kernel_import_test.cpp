@@ -9,7 +9,7 @@
 
 #include "calibrate/import/import_report.hpp"
 #include "calibrate/import/row_checks.hpp"
-#include "calibrate/import/table_text.hpp"
+#include "sim/base/table_text.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/process.hpp"
 

@@ -87,6 +87,7 @@ TEST_CASE("every build that is shipped finds a law for each of its back ends") {
         {b.indexer, costs.indexer != nullptr},
         {b.attention_decode, costs.attention_decode != nullptr},
         {b.attention_prefill, costs.attention_prefill != nullptr},
+        {b.attention_mixed, costs.attention_mixed != nullptr},
         {b.elementwise, costs.elementwise != nullptr}};
     std::size_t named = 0;
     INFO(file);

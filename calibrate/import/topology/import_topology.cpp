@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "calibrate/import/table_text.hpp"
 #include "calibrate/import/topology/text_scan.hpp"
+#include "sim/base/table_text.hpp"
 #include "sim/scenario/data.hpp"
 #include "sim/scenario/yaml.hpp"
 

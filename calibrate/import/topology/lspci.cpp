@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "calibrate/import/table_text.hpp"
 #include "calibrate/import/topology/text_scan.hpp"
 #include "calibrate/import/topology/topology_facts.hpp"
+#include "sim/base/table_text.hpp"
 
 namespace {
 

@@ -12,9 +12,9 @@
 #include <boost/property_tree/ptree.hpp>
 #include <boost/property_tree/xml_parser.hpp>
 
-#include "calibrate/import/table_text.hpp"
 #include "calibrate/import/topology/text_scan.hpp"
 #include "calibrate/import/topology/topology_facts.hpp"
+#include "sim/base/table_text.hpp"
 
 namespace {
 

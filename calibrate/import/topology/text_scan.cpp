@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "calibrate/import/table_text.hpp"
+#include "sim/base/table_text.hpp"
 
 namespace {
 

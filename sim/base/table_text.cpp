@@ -1,4 +1,4 @@
-#include "calibrate/import/table_text.hpp"
+#include "sim/base/table_text.hpp"
 
 #include <zlib.h>
 

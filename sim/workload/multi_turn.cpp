@@ -1,0 +1,169 @@
+// Conversations: a turn's prompt is the whole prompt before, the answer to it and new tokens, so
+// that a prefix cache holds all but the last. Sessions start at `session_rate` (exponential gaps;
+// inf: all at once), or `concurrency` of them are under way at a time. Lengths are fixed or uniform
+// in [max(int(L r), 1), L]; the gap between an answer and the next turn is fixed. All draws come
+// from named streams of the seed, those of a session from its own: the order in which sessions go
+// on moves nothing. A model of our own, after no tool. Leaves out: users who give up, think times
+// that vary, answers that a later prompt words differently (chat templates, stripped reasoning).
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "sim/base/random.hpp"
+#include "sim/workload/arrivals.hpp"
+
+namespace {
+
+struct Shape {
+  std::uint64_t seed = 0;
+  std::int64_t sessions = 0;
+  int turns = 0, system_prompt = 0, first_input = 0, input = 0, output = 0;
+  double ratio = 1, per_second = 0;
+  Duration think_time;
+};
+
+struct Turn {
+  std::int64_t fresh = 0, output = 0;  // tokens that the user adds, tokens of the answer
+};
+
+// The lengths of one session, turn by turn.
+class Session {
+ public:
+  Session(const Shape& shape, std::int64_t number)
+      : shape_(&shape), random_(shape.seed, fmt::format("multi_turn session {}", number)) {}
+
+  Turn next() {
+    const int fresh = turn_++ == 0 ? shape_->first_input : shape_->input;
+    Turn out;
+    out.fresh = draw(fresh);
+    out.output = draw(shape_->output);
+    return out;
+  }
+  bool over() const { return turn_ == shape_->turns; }
+  int turn() const { return turn_; }
+
+ private:
+  std::int64_t draw(int length) {
+    const auto low = std::max<std::int64_t>(static_cast<std::int64_t>(length * shape_->ratio), 1);
+    const auto choices = static_cast<double>(length - low + 1);
+    return low + static_cast<std::int64_t>(std::floor(random_.uniform() * choices));
+  }
+
+  const Shape* shape_;
+  RandomStream random_;
+  int turn_ = 0;
+};
+
+class Conversations final : public RequestSource {
+ public:
+  explicit Conversations(const Shape& shape)
+      : shape_(shape), arrivals_(shape.seed, "multi_turn arrivals") {}
+
+  bool next(PlannedRequest& r) override {
+    if (started_ == shape_.sessions) return false;
+    const std::int64_t number = started_++;
+    auto [it, fresh] = under_way_.emplace(number, Talk{Session(shape_, number), {}, 0});
+    it->second.history = Content(0, shape_.system_prompt);
+    r = turn(number, it->second);
+    if (shape_.per_second < 1e300) {
+      r.send_at = whole_nanoseconds(at_);
+      at_ = std::min(at_ - std::log(1 - arrivals_.uniform()) / shape_.per_second,
+                     2 * longest_arrivals_s);
+    }
+    return true;
+  }
+
+  bool next_turn(std::int64_t number, PlannedRequest& r) override {
+    const auto it = under_way_.find(number);
+    if (it == under_way_.end()) return false;
+    if (it->second.session.over()) {
+      under_way_.erase(it);
+      return false;
+    }
+    r = turn(number, it->second);
+    r.send_at = shape_.think_time;
+    return true;
+  }
+
+ private:
+  struct Talk {
+    Session session;
+    Content history;        // prompt and answer of the last turn
+    std::int64_t said = 0;  // tokens of the user so far
+  };
+
+  /// Streams: the system prompt 0, what the user of session k says 1 + k, answers from -2 down.
+  PlannedRequest turn(std::int64_t number, Talk& talk) const {
+    const Turn t = talk.session.next();
+    talk.history.append({1 + number, talk.said, t.fresh});
+    talk.said += t.fresh;
+    PlannedRequest r;
+    r.session = number;
+    r.prompt = talk.history;
+    r.input = talk.history.tokens();
+    r.output = t.output;
+    r.answer = -2 - (number * shape_.turns + talk.session.turn() - 1);
+    talk.history.append({r.answer, 0, t.output});
+    return r;
+  }
+
+  Shape shape_;
+  RandomStream arrivals_;
+  std::map<std::int64_t, Talk> under_way_;
+  std::int64_t started_ = 0;
+  double at_ = 0;
+};
+
+WorkloadPlan plan(Section& s) {
+  Shape shape;
+  const auto count = between(1, 100'000'000);
+  shape.sessions = s.required<int>("sessions", between(1, 1'000'000));
+  shape.turns = s.required<int>("turns", between(1, 10'000));
+  shape.system_prompt = s.optional<int>("system_prompt_tokens", 0, between(0, 100'000'000));
+  shape.first_input = s.required<int>("first_input_tokens", count);
+  shape.input = s.required<int>("input_tokens", count);
+  shape.output = s.required<int>("output_tokens", count);
+  shape.ratio = s.optional<double>("range_ratio", 1.0, between(0.0, 1.0));
+  shape.think_time = s.optional<Duration>("think_time", Duration(),
+                                          between(Duration(), Duration::from_seconds(86'400)));
+  const PerSecond inf(std::numeric_limits<double>::infinity());
+  shape.per_second = s.optional<PerSecond>("session_rate", inf, positive<PerSecond>()).count();
+  WorkloadPlan out;
+  out.max_concurrency = s.maybe<int>("concurrency", positive<int>());
+  shape.seed = static_cast<std::uint64_t>(s.optional<int>("seed", 1, at_least(0)));
+  out.expert_skew = s.optional<double>("expert_skew", 0.85, between(0.0, 5.0));
+  if (shape.sessions * shape.turns > 50'000'000)
+    s.error("turns", "more than 50 million turns in all", "choose fewer sessions or turns");
+  if (!s.reading().errors.empty()) return out;
+
+  out.source = [shape] { return std::make_unique<Conversations>(shape); };
+  for (std::int64_t k = 0; k < shape.sessions; ++k) {
+    std::int64_t history = shape.system_prompt;
+    for (Session session(shape, k); !session.over();) {
+      const Turn t = session.next();
+      ++out.requests;
+      out.input_tokens += history += t.fresh;
+      out.output_tokens += t.output;
+      history += t.output;
+    }
+  }
+  // The last session starts when all gaps but its own are over.
+  RandomStream arrivals(shape.seed, "multi_turn arrivals");
+  double at = 0;
+  if (shape.per_second < 1e300)
+    for (std::int64_t k = 1; k < shape.sessions; ++k)
+      at = std::min(at - std::log(1 - arrivals.uniform()) / shape.per_second,
+                    2 * longest_arrivals_s);
+  out.last_send = whole_nanoseconds(at);
+  if (!arrivals_fit(out, s, "session_rate")) return out;
+  out.description = fmt::format(
+      "{} sessions of {} turns{}: {} tokens in, {} out", grouped(shape.sessions), shape.turns,
+      shape.per_second > 1e300 ? "" : fmt::format(" at {:g}/s", shape.per_second),
+      grouped(out.input_tokens), grouped(out.output_tokens));
+  return out;
+}
+
+const Registered<WorkloadKind> me("multi_turn", {"conversations that share their history", plan});
+
+}  // namespace

@@ -1,0 +1,177 @@
+// vllm bench serve, dataset random (vllm-project/vllm, vllm/benchmarks/serve.py @009e6d4 and
+// datasets/random.py @237145e): lengths from np.random.default_rng(seed), inputs first for all
+// prompts, then outputs, uniform in [floor(L (1 - r)), ceil(L (1 + r))], so that the default r = 0
+// fixes them. Arrivals from NumPy's global legacy generator with the same seed: gamma intervals of
+// shape `burstiness`, summed before the first request is sent (it waits too) and stretched so that
+// the last is sent at N / rate; a ramp is not stretched. Warm-up requests are the first prompt.
+// Leaves out: other datasets, what the tokenizer adds or merges, warm-up requests side by side,
+// that connections are kept.
+
+#include <cmath>
+#include <limits>
+
+#include "sim/base/random.hpp"
+#include "sim/workload/arrivals.hpp"
+
+namespace {
+
+struct Arrivals {
+  std::int64_t requests = 0;
+  double per_second = 0, burstiness = 1;
+  std::string ramp;  // "", linear, exponential
+  double ramp_start = 0, ramp_end = 0;
+  std::uint32_t seed = 0;
+
+  double rate(std::int64_t index) const {
+    if (ramp.empty()) return per_second;
+    const double progress =
+        static_cast<double>(index) / static_cast<double>(std::max<std::int64_t>(requests - 1, 1));
+    return ramp == "linear" ? ramp_start + (ramp_end - ramp_start) * progress
+                            : ramp_start * std::pow(ramp_end / ramp_start, progress);
+  }
+  double interval(std::int64_t index, NumpyLegacyRandom& random) const {
+    const double r = rate(index);
+    if (std::isinf(r)) return 0;
+    if (std::isinf(burstiness)) return 1.0 / r;
+    return random.gamma(burstiness, 1.0 / (r * burstiness));
+  }
+  /// What brings the sum of all intervals to N / rate.
+  double stretch() const {
+    if (!ramp.empty()) return 1;
+    NumpyLegacyRandom random(seed);
+    double sum = 0;
+    for (std::int64_t i = 0; i < requests; ++i) sum += interval(i, random);
+    return sum > 0 ? static_cast<double>(requests) / per_second / sum : 1;
+  }
+};
+
+struct Drawn {
+  std::vector<std::int32_t> input, output;
+  std::int64_t prefix = 0;
+  Arrivals arrivals;
+  double stretch = 1;
+
+  /// Streams: the shared prefix 0, then one for each prompt.
+  Content prompt(std::size_t i) const {
+    const auto own = static_cast<std::int64_t>(i) + 1;
+    if (prefix == 0) return i == 0 ? Content(own, input[i]) : Content();
+    return prompt_of({{0, 0, prefix}, {own, 0, input[i] - prefix}});
+  }
+};
+
+class VllmBench final : public RequestSource {
+ public:
+  explicit VllmBench(std::shared_ptr<const Drawn> drawn)
+      : drawn_(std::move(drawn)), random_(drawn_->arrivals.seed) {}
+
+  bool next(PlannedRequest& r) override {
+    if (index_ == drawn_->input.size()) return false;
+    r = {};
+    r.input = drawn_->input[index_];
+    r.output = drawn_->output[index_];
+    r.prompt = drawn_->prompt(index_);
+    at_ += drawn_->arrivals.interval(static_cast<std::int64_t>(index_++), random_);
+    r.send_at = whole_nanoseconds(at_ * drawn_->stretch);
+    return true;
+  }
+
+ private:
+  std::shared_ptr<const Drawn> drawn_;
+  NumpyLegacyRandom random_;
+  double at_ = 0;
+  std::size_t index_ = 0;
+};
+
+// The range ratio of inputs and of outputs: one number, or {input: ..., output: ...}.
+std::pair<double, double> range_ratio(Section& s) {
+  const Check<double> share = [](const double& r) {
+    return r >= 0 && r < 1 ? std::string() : "must lie between 0 and 1, 1 excluded";
+  };
+  const Settings* both = s.node().find("random_range_ratio");
+  if (!both || !both->is_map()) {
+    const double r = s.optional<double>("random_range_ratio", 0.0, share);
+    return {r, r};
+  }
+  Section inner(*s.take("random_range_ratio"), s.path() + ".random_range_ratio", s.reading());
+  return {inner.required<double>("input", share), inner.required<double>("output", share)};
+}
+
+WorkloadPlan plan(Section& s) {
+  s.word("dataset", {"random"}, "random");
+  auto drawn = std::make_shared<Drawn>();
+  const auto length = between(0, 100'000'000);
+  const int input = s.optional<int>("random_input_len", 1024, length);
+  const int output = s.optional<int>("random_output_len", 128, length);
+  const auto [input_ratio, output_ratio] = range_ratio(s);
+  const int prefix = s.optional<int>("random_prefix_len", 0, length);
+  const int n = s.optional<int>("num_prompts", 1000, between(1, 10'000'000));
+  const PerSecond inf(std::numeric_limits<double>::infinity());
+  const auto rate = s.optional<PerSecond>("request_rate", inf, positive<PerSecond>());
+  Arrivals& a = drawn->arrivals;
+  const Settings* burstiness = s.node().find("burstiness");
+  if (burstiness && burstiness->is_scalar() && burstiness->text() == "inf") {
+    s.maybe<std::string>("burstiness");
+    a.burstiness = inf.count();
+  } else {
+    a.burstiness = s.optional<double>("burstiness", 1.0, between(1e-3, 1e9));
+  }
+  if (s.has("ramp_up_strategy")) {
+    a.ramp = s.word("ramp_up_strategy", {"linear", "exponential"});
+    a.ramp_start = s.required<PerSecond>("ramp_up_start_rps", positive<PerSecond>()).count();
+    a.ramp_end = s.required<PerSecond>("ramp_up_end_rps", positive<PerSecond>()).count();
+    if (s.has("request_rate"))
+      s.error("request_rate", "a ramp brings its own request rates", "remove request_rate");
+    if (a.ramp_start > a.ramp_end)
+      s.error("ramp_up_start_rps", "the ramp must not fall",
+              "choose a start below ramp_up_end_rps");
+  }
+  const int seed = s.optional<int>("seed", 0, at_least(0));
+  WorkloadPlan out;
+  out.max_concurrency = s.maybe<int>("max_concurrency", positive<int>());
+  const int warm_up = s.optional<int>("num_warmups", 0, between(0, 10'000));
+  out.expert_skew = s.optional<double>("expert_skew", 0.85, between(0.0, 5.0));
+  const auto low = [](int l, double r) {
+    return static_cast<std::int64_t>(std::floor(l * (1 - r)));
+  };
+  const auto high = [](int l, double r) {
+    return static_cast<std::int64_t>(std::ceil(l * (1 + r)));
+  };
+  if (prefix + low(input, input_ratio) < 1)
+    s.error("random_input_len", "a prompt may come out empty",
+            "choose a longer one, a prefix, or a smaller range ratio");
+  if (!s.reading().errors.empty()) return out;
+
+  a.requests = n;
+  a.per_second = rate.count();
+  a.seed = static_cast<std::uint32_t>(seed);
+  drawn->prefix = prefix;
+  NumpyGenerator random(static_cast<std::uint64_t>(seed));
+  const auto draw = [&](std::vector<std::int32_t>& lengths, std::int64_t least, std::int64_t most) {
+    lengths.resize(static_cast<std::size_t>(n));
+    for (auto& l : lengths) l = static_cast<std::int32_t>(random.integers(least, most + 1));
+  };
+  draw(drawn->input, low(input, input_ratio), high(input, input_ratio));
+  draw(drawn->output, std::max<std::int64_t>(low(output, output_ratio), 1),
+       std::max<std::int64_t>(high(output, output_ratio), 1));
+  for (auto& l : drawn->input) l += prefix;
+  drawn->stretch = a.stretch();
+  out.set([drawn] { return std::make_unique<VllmBench>(drawn); });
+  if (!arrivals_fit(out, s, a.ramp.empty() ? "request_rate" : "ramp_up_start_rps")) return out;
+  PlannedRequest first;
+  first.input = drawn->input[0];
+  first.output = drawn->output[0];
+  first.prompt = drawn->prompt(0);
+  for (int i = 0; i < warm_up; ++i) out.warm_up.push_back(first);
+
+  out.description = describe_requests(out, a.ramp.empty() ? a.per_second : inf.count());
+  if (!a.ramp.empty())
+    out.description = fmt::format(
+        "{} requests, a {} ramp from {:g}/s to {:g}/s: {} tokens in, {} out", grouped(n), a.ramp,
+        a.ramp_start, a.ramp_end, grouped(out.input_tokens), grouped(out.output_tokens));
+  out.description += " (vllm bench serve)";
+  return out;
+}
+
+const Registered<WorkloadKind> me("vllm_bench", {"vllm bench serve, dataset random", plan});
+
+}  // namespace
