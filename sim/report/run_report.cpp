@@ -62,7 +62,9 @@ void metric_rows(const RunReport& r, Table& table) {
   table.row({"ITL ms   mean / p50 / p99", latency(r.metrics.itl_ms)});
   table.row({"E2E ms   mean / p50 / p99", latency(r.metrics.e2e_ms)});
   row("concurrency", "concurrency");
-  row("decode log peak tok/s", "server_decode_throughput_peak");
+  // Only SGLang logs so.
+  if (r.metrics.server_decode_throughput_peak > 0)
+    row("decode log peak tok/s", "server_decode_throughput_peak");
   for (const auto& e : r.expect) {
     static const std::vector<std::string> shown = {
         "output_throughput", "total_throughput", "request_throughput",

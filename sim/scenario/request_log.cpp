@@ -127,8 +127,11 @@ Expected<std::vector<RequestErrors>> compare_requests(const std::vector<Scenario
   Diagnostics errors;
   std::vector<RequestErrors> out;
   for (const Scenario& scenario : scenarios) {
+    // A point is named after the run, or after its beginning up to a slash.
     auto it = std::find_if(log->begin(), log->end(), [&](const auto& run) {
-      return !run.first.empty() && scenario.name.ends_with("[" + run.first + "]");
+      return !run.first.empty() &&
+             (scenario.name.ends_with("[" + run.first + "]") ||
+              scenario.name.ends_with("[" + run.first.substr(0, run.first.find('/')) + "]"));
     });
     if (it == log->end() && log->size() == 1 && log->begin()->first.empty()) it = log->begin();
     if (it == log->end()) {

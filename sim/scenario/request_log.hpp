@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/report/request_errors.hpp"
 #include "sim/scenario/scenario.hpp"
 
 /// Latencies of one request as an engine tells them itself: from the moment it queued the request.
@@ -22,19 +23,6 @@ struct LoggedRequest {
 /// input_tokens, output_tokens, ttft_ms, tpot_ms, latency_ms, and NAME_pred_ of the last three.
 Expected<std::map<std::string, std::vector<LoggedRequest>>> load_request_log(
     const std::string& path);
-
-/// Error of a mean, and mean of the errors of single requests (without their signs).
-struct LatencyErrors {
-  double measured_mean = 0, predicted_mean = 0;
-  double of_mean = 0, per_request = 0;
-};
-
-/// One predictor's errors on one run.
-struct RequestErrors {
-  std::string run, predictor;
-  std::size_t requests = 0;
-  LatencyErrors ttft, tpot, e2e;
-};
 
 /// Plays each scenario and compares request by request with the run of its name: the workload must
 /// be the same list. The errors of others who predicted the run come behind its own.

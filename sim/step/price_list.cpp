@@ -75,14 +75,35 @@ PriceList::PriceList(const StepModel& step) : step_(step) {
   segments_[0] = segments;
   segments_[1] = std::move(segments);
   times_.resize(varying_.size());
+  repeats_.resize(varying_.size());
+  for (const Block& block : blocks_)
+    for (const Part& part : block.parts)
+      if (part.varying >= 0) repeats_[static_cast<std::size_t>(part.varying)] = block.repeat;
 }
 
 const Timeline& PriceList::fixed(Segment& s, const PassShape& pass, bool captured) {
   const std::int64_t rows = s.by_rows ? pass.heads_rows : pass.tokens();
-  const auto [it, fresh] = s.known.try_emplace(rows);
-  if (fresh)
-    it->second = step_.stretch(step_.graph().blocks[s.block], s.first, s.last, pass, captured);
-  return it->second;
+  const auto at = static_cast<std::size_t>(rows);
+  if (s.known.size() <= at) s.known.resize(at + 1);
+  auto& known = s.known[at];
+  if (!known) known = step_.stretch(step_.graph().blocks[s.block], s.first, s.last, pass, captured);
+  return *known;
+}
+
+Duration PriceList::captured_fixed(bool by_rows, const PassShape& pass) {
+  const auto at = static_cast<std::size_t>(by_rows ? pass.heads_rows : pass.tokens());
+  auto& all = captured_fixed_[by_rows];
+  if (all.size() <= at) all.resize(at + 1);
+  auto& known = all[at];
+  if (!known) {
+    known = Duration();
+    for (const Block& block : blocks_)
+      for (const Part& part : block.parts)
+        if (part.segment >= 0)
+          if (auto& s = segments_[1][static_cast<std::size_t>(part.segment)]; s.by_rows == by_rows)
+            *known += block.repeat * fixed(s, pass, true).device;
+  }
+  return *known;
 }
 
 PriceList::Piece PriceList::decode_piece(Varying& v, std::int64_t batch, std::int64_t argument,
@@ -140,6 +161,13 @@ Duration PriceList::varying(Varying& v, const PassShape& pass) {
 Timeline PriceList::compose(const PassShape& pass, bool captured,
                             const std::vector<Duration>& times) {
   Timeline whole = step_.graph_launch(captured);
+  if (captured) {
+    // Nothing is issued within a graph: the stream alone decides.
+    Duration device = captured_fixed(false, pass) + captured_fixed(true, pass);
+    for (std::size_t i = 0; i < times.size(); ++i) device += repeats_[i] * times[i];
+    device += step_.residual(pass);
+    return whole.then({Duration(), device, device});
+  }
   for (const Block& block : blocks_) {
     Timeline layer;
     for (const Part& part : block.parts)
@@ -170,10 +198,6 @@ DecodeRamp PriceList::ramp(const PassShape& pass, bool captured, std::int64_t re
   ramp_captured_ = captured;
   ramp_times_.assign(varying_.size(), Duration());
   ramp_slopes_.assign(varying_.size(), Duration());
-  std::vector<int> repeats(varying_.size());
-  for (const Block& block : blocks_)
-    for (const Part& part : block.parts)
-      if (part.varying >= 0) repeats[static_cast<std::size_t>(part.varying)] = block.repeat;
   for (std::size_t i = 0; i < varying_.size(); ++i) {
     Varying& v = varying_[i];
     const std::int64_t argument = v.capped ? pass.decode_kv_tokens_capped : pass.decode_kv_tokens;
@@ -183,7 +207,7 @@ DecodeRamp PriceList::ramp(const PassShape& pass, bool captured, std::int64_t re
     ramp_times_[i] = Duration::picoseconds(p.price + p.slope * (argument - p.from));
     ramp_slopes_[i] = Duration::picoseconds(p.slope * gain);
     out.rising &= p.slope >= 0;
-    out.device_step += repeats[i] * ramp_slopes_[i];
+    out.device_step += repeats_[i] * ramp_slopes_[i];
     if (gain > 0) out.good_for = std::min(out.good_for, (p.to - 1 - argument) / gain + 1);
     if (v.on_max) out.good_for = std::min(out.good_for, longest - pass.kv_max + 1);
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <array>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -37,7 +37,7 @@ class PriceList {
   struct Segment {
     std::size_t block = 0, first = 0, last = 0;  // operators [first, last)
     bool by_rows = false;                        // of sequences with logits, not of tokens
-    std::unordered_map<std::int64_t, Timeline> known;
+    std::vector<std::optional<Timeline>> known;  // by rows
   };
   struct Varying {
     const Operator* op = nullptr;
@@ -58,6 +58,8 @@ class PriceList {
     std::int64_t price = 0, slope = 0;
   };
 
+  /// Device time of all of a captured pass that depends on tokens (or on rows) alone.
+  Duration captured_fixed(bool by_rows, const PassShape& pass);
   const Timeline& fixed(Segment& segment, const PassShape& pass, bool captured);
   Piece decode_piece(Varying& v, std::int64_t batch, std::int64_t argument, std::int64_t kv_max);
   Duration varying(Varying& v, const PassShape& pass);
@@ -68,6 +70,8 @@ class PriceList {
   std::vector<Varying> varying_;
   std::vector<Block> blocks_;
   std::vector<Duration> times_;
+  std::vector<int> repeats_;                                // of the varying operators
+  std::vector<std::optional<Duration>> captured_fixed_[2];  // by tokens, by rows
   // what ramp() was last asked for
   PassShape ramp_shape_;
   bool ramp_captured_ = false;

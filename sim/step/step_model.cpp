@@ -11,7 +11,10 @@ StepModel::StepModel(ModelGraph graph, const CostModels& costs, const Collective
       collectives_(collectives),
       popularity_(std::move(popularity)),
       launch_(launch),
-      only_(only) {}
+      only_(only),
+      launches_(graph_.launches()) {
+  for (const LayerBlock& block : graph_.blocks) layers_ += block.is_layer ? block.repeat : 0;
+}
 
 namespace {
 
@@ -107,9 +110,7 @@ Duration StepModel::residual(const PassShape& pass) const {
   if (only_ != Only::everything) return {};
   if (pass.extend_sequences > 0) {
     if (residuals_.per_prefill_layer.value <= Duration()) return {};
-    std::int64_t layers = 0;
-    for (const LayerBlock& block : graph_.blocks) layers += block.is_layer ? block.repeat : 0;
-    return layers * residuals_.per_prefill_layer.value;
+    return layers_ * residuals_.per_prefill_layer.value;
   }
   for (const auto& band : residuals_.bands)
     if (pass.decode_sequences >= band.batch_min && pass.decode_sequences <= band.batch_max)
@@ -269,7 +270,7 @@ Timeline StepModel::issued(const Operator& op, Duration total, bool captured) co
 
 Timeline StepModel::graph_launch(bool captured) const {
   if (!captured || !host_counts()) return {};
-  const Duration launch = launch_.graph + graph_.launches() * launch_.graph_per_node;
+  const Duration launch = launch_.graph + launches_ * launch_.graph_per_node;
   return {launch, Duration(), launch};
 }
 

@@ -175,4 +175,5 @@ class StepModel {
   AttentionKernel attention_kernel_;
   PassResiduals residuals_;
   mutable std::map<std::int64_t, double> distinct_;
+  std::int64_t launches_ = 0, layers_ = 0;  // of a whole pass
 };

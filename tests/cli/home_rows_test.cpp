@@ -55,7 +55,7 @@ TEST_CASE("run explains a steady decode and a cold prefill; a known defect is a 
   CHECK(contains(cold.out, "prefill tok/s"));
 }
 
-TEST_CASE("a serving workload under vLLM and a metric that a workload lacks are refused") {
+TEST_CASE("vLLM serves requests too; a metric that a workload lacks is refused") {
   const process::TemporaryFolder folder;
   const std::string head =
       "schema: 1\nmachine: 8x-rtx-pro-6000-switches\nmodel: glm-5.2-nvfp4\n"
@@ -64,8 +64,9 @@ TEST_CASE("a serving workload under vLLM and a metric that a workload lacks are 
       run({"run", folder.write("a.yaml", head + "workload: {kind: bench_serving, "
                                                 "input_tokens: 8, output_tokens: 8, "
                                                 "requests: 1, request_rate: inf}\n")});
-  CHECK(serving.code == 2);
-  CHECK(contains(serving.err, "the vLLM scheduler is not there yet"));
+  INFO(serving.err);
+  CHECK(serving.code == 0);
+  CHECK(contains(serving.out, "1 completed"));
   const auto metric =
       run({"run", folder.write("b.yaml", head + "workload: {kind: cold_prefill, prompt: 100}\n"
                                                 "expect: {output_throughput: 3 tok/s}\n")});

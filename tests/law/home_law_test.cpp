@@ -141,7 +141,8 @@ TEST_CASE("with a free host a pass is its device time and nothing else") {
   Duration sum = e->cost(PassShape::extend(r.input), false).device;
   for (std::int64_t i = 1; i < r.output; ++i)
     sum += e->cost(PassShape::decode(1, r.input + i), false).device;
-  CHECK(e->run().duration_s == Approx(sum.seconds()).epsilon(1e-12));
+  // Attention is linear between knots of the KV sum.
+  CHECK(e->run().duration_s == Approx(sum.seconds()).epsilon(1e-6));
 }
 
 TEST_CASE("one request after the other runs in batches of one") {

@@ -1,0 +1,66 @@
+// The clock alone, per request: Llama-3.1-8B on one H100, Poisson at 70 % of what a burst reaches,
+// 512 tokens in, full metrics. Arguments: requests, tokens out, requests a second.
+
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+
+#include "sim/scenario/experiment.hpp"
+
+namespace {
+
+std::unique_ptr<Experiment> dense(const benchmark::State& state, std::vector<Override> more) {
+  std::vector<Override> set = {
+      {"workload.num_prompts", std::to_string(state.range(0))},
+      {"workload.random_output_len", std::to_string(state.range(1))},
+      {"workload.request_rate", std::to_string(static_cast<double>(state.range(2)) / 10) + " /s"}};
+  set.insert(set.end(), more.begin(), more.end());
+  const auto loaded = load_scenarios("scenarios/workloads/dense-8b.yaml", set);
+  if (!loaded) std::abort();
+  const auto inputs = resolve(loaded->front());
+  if (!inputs) std::abort();
+  auto made = Experiment::make(*inputs);
+  if (!made) std::abort();
+  return std::move(*made);
+}
+
+void play(benchmark::State& state, std::vector<Override> more) {
+  const auto experiment = dense(state, std::move(more));
+  RunMetrics m;
+  for (auto _ : state) benchmark::DoNotOptimize(m = experiment->run());
+  const auto n = static_cast<double>(m.completed);
+  state.counters["ns/request"] = benchmark::Counter(
+      n, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["passes/request"] = static_cast<double>(m.passes) / n;
+  state.counters["asked/request"] = static_cast<double>(m.counts.scheduler_calls) / n;
+  state.counters["batch"] = static_cast<double>(m.batch_max);
+}
+
+void vllm(benchmark::State& state) { play(state, {}); }
+BENCHMARK(vllm)
+    ->Args({1'000'000, 256, 250})
+    ->Args({100'000, 4096, 12})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
+void vllm_prefix_cache(benchmark::State& state) {
+  play(state, {{"engine.enable_prefix_caching", "on"}});
+}
+BENCHMARK(vllm_prefix_cache)
+    ->Args({1'000'000, 256, 250})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
+void sglang(benchmark::State& state) {
+  play(state, {{"engine", "{kind: sglang, disable_radix_cache: on}"}});
+}
+BENCHMARK(sglang)
+    ->Args({1'000'000, 256, 250})
+    ->Args({100'000, 4096, 12})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
+void reference(benchmark::State& state) { play(state, {{"engine.clock", "reference"}}); }
+BENCHMARK(reference)->Args({20'000, 256, 250})->Iterations(1)->Unit(benchmark::kMillisecond);
+
+}  // namespace
