@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/import/table_text.hpp"
+#include "sim/base/table_text.hpp"
 
 namespace {
 

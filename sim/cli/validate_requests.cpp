@@ -1,6 +1,6 @@
 #include "sim/cli/validate_requests.hpp"
 
-#include "sim/scenario/request_log.hpp"
+#include "sim/scenario/measured_requests.hpp"
 
 Exit validate_requests(const std::vector<Scenario>& scenarios, const std::string& log,
                        const std::string& format) {

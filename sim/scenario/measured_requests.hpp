@@ -13,7 +13,7 @@ struct RequestLatencies {
 };
 
 /// One measured request, and what other simulators predicted for it.
-struct LoggedRequest {
+struct MeasuredRequest {
   std::int64_t input = 0, output = 0;
   RequestLatencies measured;
   std::map<std::string, RequestLatencies> predicted_by;  // "lss" from columns lss_pred_ttft_ms, ...
@@ -21,7 +21,7 @@ struct LoggedRequest {
 
 /// A log of requests by run (its column `run`; one without a name where there is none). Columns:
 /// input_tokens, output_tokens, ttft_ms, tpot_ms, latency_ms, and NAME_pred_ of the last three.
-Expected<std::map<std::string, std::vector<LoggedRequest>>> load_request_log(
+Expected<std::map<std::string, std::vector<MeasuredRequest>>> load_measured_requests(
     const std::string& path);
 
 /// Plays each scenario and compares request by request with the run of its name: the workload must

@@ -1,4 +1,4 @@
-#include "sim/scenario/request_log.hpp"
+#include "sim/scenario/measured_requests.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +36,7 @@ struct Sum {
 
 template <class Predicted>
 RequestErrors errors_of(const std::string& run, const std::string& who,
-                        const std::vector<LoggedRequest>& log, Predicted predicted) {
+                        const std::vector<MeasuredRequest>& log, Predicted predicted) {
   Sum ttft, tpot, e2e;
   RequestErrors out{run, who, 0, {}, {}, {}};
   for (std::size_t i = 0; i < log.size(); ++i) {
@@ -55,7 +55,7 @@ RequestErrors errors_of(const std::string& run, const std::string& who,
 
 }  // namespace
 
-Expected<std::map<std::string, std::vector<LoggedRequest>>> load_request_log(
+Expected<std::map<std::string, std::vector<MeasuredRequest>>> load_measured_requests(
     const std::string& path) {
   const auto text = read_table_text(path);
   if (!text) return tl::unexpected(text.error());
@@ -81,7 +81,7 @@ Expected<std::map<std::string, std::vector<LoggedRequest>>> load_request_log(
       others.push_back(name.substr(0, name.size() - tail.size()));
   const auto run = column("run");
 
-  std::map<std::string, std::vector<LoggedRequest>> out;
+  std::map<std::string, std::vector<MeasuredRequest>> out;
   while (csv.next()) {
     if (csv.cells().size() != header.size()) {
       errors.error(table_place(path, csv.line(), 1, csv.text()),
@@ -97,7 +97,7 @@ Expected<std::map<std::string, std::vector<LoggedRequest>>> load_request_log(
                    fmt::format("'{}' is no {}", csv.cells()[c], name));
       return 0.0;
     };
-    LoggedRequest r;
+    MeasuredRequest r;
     r.input = static_cast<std::int64_t>(number("input_tokens"));
     r.output = static_cast<std::int64_t>(number("output_tokens"));
     for (std::size_t i = 0; i < 3; ++i) part(r.measured, i) = number(parts[i]);
@@ -122,7 +122,7 @@ Expected<std::map<std::string, std::vector<LoggedRequest>>> load_request_log(
 
 Expected<std::vector<RequestErrors>> compare_requests(const std::vector<Scenario>& scenarios,
                                                       const std::string& path) {
-  const auto log = load_request_log(path);
+  const auto log = load_measured_requests(path);
   if (!log) return tl::unexpected(log.error());
   Diagnostics errors;
   std::vector<RequestErrors> out;
