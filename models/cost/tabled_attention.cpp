@@ -114,15 +114,28 @@ double least_chunk(const PromptPart& p) {
   return static_cast<double>(std::max<std::int64_t>(p.tokens, 16));
 }
 
-class MixedDecode final : public CostModel<GqaDecodeShape> {
+/// The table of the mixed kernel, from which all three kinds of passes are answered.
+template <class Shape>
+class MixedTable : public CostModel<Shape> {
  public:
-  MixedDecode(const CostContext& context, Section& s) : gpu_(context.gpu) {
+  MixedTable(const CostContext& context, Section& s) : gpu_(context.gpu) {
     const Choice choice(context, s);
     scale_ = choice.scale();
     table_ = find_mixed(choice, context.head_dim);
     used_ = choice.used();
   }
   std::string rests_on() const override { return used_; }
+
+ protected:
+  GpuSpec gpu_;
+  std::string used_;
+  double scale_ = 1;
+  Tabled table_;
+};
+
+class MixedDecode final : public MixedTable<GqaDecodeShape> {
+ public:
+  using MixedTable::MixedTable;
   Prediction predict(const GqaDecodeShape& s) const override {
     SIM_ASSERT(s.sequences > 0 && s.kv_tokens_each >= 1 && s.heads.kv > 0);
     const auto sequences = static_cast<double>(s.sequences);
@@ -134,23 +147,11 @@ class MixedDecode final : public CostModel<GqaDecodeShape> {
                            0, sequences, s.kv_tokens_each},
                           scale_, arithmetic, memory);
   }
-
- private:
-  GpuSpec gpu_;
-  std::string used_;
-  double scale_ = 1;
-  Tabled table_;
 };
 
-class MixedPrefill final : public CostModel<GqaPrefillShape> {
+class MixedPrefill final : public MixedTable<GqaPrefillShape> {
  public:
-  MixedPrefill(const CostContext& context, Section& s) : gpu_(context.gpu) {
-    const Choice choice(context, s);
-    scale_ = choice.scale();
-    table_ = find_mixed(choice, context.head_dim);
-    used_ = choice.used();
-  }
-  std::string rests_on() const override { return used_; }
+  using MixedTable::MixedTable;
   Prediction predict(const GqaPrefillShape& s) const override {
     SIM_ASSERT(s.prompt.tokens > 0 && s.prompt.past >= 0 && s.heads.kv > 0);
     const Duration arithmetic = arithmetic_of(pairs(s.prompt), s.heads, gpu_);
@@ -161,23 +162,11 @@ class MixedPrefill final : public CostModel<GqaPrefillShape> {
                            least_chunk(s.prompt), static_cast<double>(s.prompt.past), 0, 0},
                           scale_, arithmetic, memory);
   }
-
- private:
-  GpuSpec gpu_;
-  std::string used_;
-  double scale_ = 1;
-  Tabled table_;
 };
 
-class MixedLaunch final : public CostModel<GqaMixedShape> {
+class MixedLaunch final : public MixedTable<GqaMixedShape> {
  public:
-  MixedLaunch(const CostContext& context, Section& s) : gpu_(context.gpu) {
-    const Choice choice(context, s);
-    scale_ = choice.scale();
-    table_ = find_mixed(choice, context.head_dim);
-    used_ = choice.used();
-  }
-  std::string rests_on() const override { return used_; }
+  using MixedTable::MixedTable;
   Prediction predict(const GqaMixedShape& s) const override {
     SIM_ASSERT(s.prompt.tokens > 0 && s.sequences > 0 && s.kv_tokens_each >= 1);
     const auto sequences = static_cast<double>(s.sequences);
@@ -191,12 +180,6 @@ class MixedLaunch final : public CostModel<GqaMixedShape> {
          static_cast<double>(s.prompt.past), sequences, s.kv_tokens_each},
         scale_, arithmetic, memory);
   }
-
- private:
-  GpuSpec gpu_;
-  std::string used_;
-  double scale_ = 1;
-  Tabled table_;
 };
 
 const Registered<CostModelFactory<GqaDecodeShape>> decode(
