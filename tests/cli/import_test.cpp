@@ -94,7 +94,8 @@ TEST_CASE("import names its forms, and the nearest one") {
   check_says(wrong.err, {"knows no 'aiconfigurater'", "did you mean 'aiconfigurator'?"});
   const auto nothing = run({"import"});
   CHECK(nothing.code == 2);
-  check_says(nothing.err, {"needs another word", "known: aiconfigurator, bench, launch, llmservingsim"});
+  check_says(nothing.err,
+             {"needs another word", "known: aiconfigurator, bench, launch, llmservingsim"});
   const auto option = run({"import", "aiconfigurator", table, "--formt", "json"});
   CHECK(option.code == 2);
   check_says(option.err, {"did you mean '--format'?"});
