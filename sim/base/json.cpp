@@ -107,7 +107,7 @@ class Parser {
       }
       space();
       if (!take(":")) fail("':' is wanted here");
-      out.members.emplace_back(std::move(key), value(depth + 1));
+      out.members.push_back({std::move(key), value(depth + 1)});
       space();
       if (take("}")) return;
       if (!take(",")) fail("',' or '}' is wanted here");
