@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -25,8 +24,8 @@ bool fine(const Expected<T>& got) {
   return got.has_value();
 }
 
-inline bool scenario(std::string_view bytes, const std::string& file) {
-  write(file, bytes);
+/// Reads all that a scenario means; says whether it came to experiments.
+inline bool read_scenario(const std::string& file) {
   const auto scenarios = load_scenarios(file, {});
   if (!fine(scenarios)) return false;
   bool all = true;
@@ -35,6 +34,11 @@ inline bool scenario(std::string_view bytes, const std::string& file) {
     all &= fine(inputs) && fine(Experiment::make(*inputs));
   }
   return all;
+}
+
+inline bool scenario(std::string_view bytes, const std::string& file) {
+  write(file, bytes);
+  return read_scenario(file);
 }
 
 /// The first byte chooses the format.
@@ -56,13 +60,6 @@ inline bool bench(std::string_view bytes, const std::string& file) {
 inline bool launch(std::string_view bytes, const std::string&) {
   const auto block = read_launch_command(bytes, "command", {"llama-3.1-8b", "glm-5-nvfp4"});
   return fine(block) && !launch_yaml(*block).empty() && !launch_json(*block).empty();
-}
-
-/// A file of this process in memory, if the system has such a place.
-inline std::string scratch_file() {
-  namespace fs = std::filesystem;
-  const fs::path folder = fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
-  return (folder / ("ceiling-fuzz-" + fs::read_symlink("/proc/self").string())).string();
 }
 
 }  // namespace fuzz

@@ -8,6 +8,7 @@
 
 #include "sim/scenario/experiment.hpp"
 #include "sim/scenario/yaml.hpp"
+#include "tests/fuzz/loaders.hpp"
 #include "tests/support/process.hpp"
 
 namespace {
@@ -69,33 +70,6 @@ std::string mutated(const std::string& text, Random& random) {
   return joined(lines);
 }
 
-// Reads all that a scenario means; says whether it came to an experiment.
-bool read(const std::string& file) {
-  const auto scenarios = load_scenarios(file, {});
-  if (!scenarios) {
-    CHECK_FALSE(scenarios.error().empty());
-    CHECK_FALSE(scenarios.error().render().empty());
-    return false;
-  }
-  bool all = true;
-  for (const auto& scenario : *scenarios) {
-    const auto inputs = resolve(scenario);
-    if (!inputs) {
-      CHECK_FALSE(inputs.error().empty());
-      CHECK_FALSE(inputs.error().render().empty());
-      all = false;
-      continue;
-    }
-    const auto made = Experiment::make(*inputs);
-    if (!made) {
-      CHECK_FALSE(made.error().empty());
-      CHECK_FALSE(made.error().render().empty());
-      all = false;
-    }
-  }
-  return all;
-}
-
 }  // namespace
 
 TEST_CASE("no slip in a scenario crashes the reader") {
@@ -104,14 +78,14 @@ TEST_CASE("no slip in a scenario crashes the reader") {
       process::read_text(process::source_root() / "scenarios/seed/32-at-8.yaml") +
       "machine_edits:\n  p2p: on\nconstants: { machine.host.kernel_launch: 3 us }\n"
       "points:\n  - { workload.requests: 16, expect: { duration_s: { value: 3 s } } }\n";
-  REQUIRE(read(folder.write("original.yaml", original)));
+  REQUIRE(fuzz::read_scenario(folder.write("original.yaml", original)));
   int good = 0, bad = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {
     Random random(seed);
     std::string text = original;
     for (auto slips = 1 + pick(random, 2); slips > 0; --slips) text = mutated(text, random);
     INFO("seed " << seed << "\n" << text);
-    const bool fine = read(folder.write("mutated.yaml", text));
+    const bool fine = fuzz::read_scenario(folder.write("mutated.yaml", text));
     ++(fine ? good : bad);
   }
   // Both ends are reached, so the mutations neither miss nor only destroy.
@@ -139,12 +113,12 @@ TEST_CASE("no slip in a data file crashes the reader") {
     text.replace(at, line.size(), std::string(data.key) + ": ./mutated.yaml");
     const auto file = folder.write("scenario.yaml", text);
     folder.write("mutated.yaml", original);
-    REQUIRE(read(file));
+    REQUIRE(fuzz::read_scenario(file));
     for (unsigned seed = 0; seed < 100; ++seed) {
       Random random(seed);
       INFO(data.path << ", seed " << seed);
       folder.write("mutated.yaml", mutated(mutated(original, random), random));
-      bad += !read(file);
+      bad += !fuzz::read_scenario(file);
     }
   }
   CHECK(bad > 100);

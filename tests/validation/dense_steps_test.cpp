@@ -7,24 +7,16 @@
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
 
-#include "sim/scenario/experiment.hpp"
 #include "tests/support/csv.hpp"
-#include "tests/support/hardware.hpp"
+#include "tests/support/experiment.hpp"
 
 namespace {
 
 std::unique_ptr<Experiment> experiment(const std::string& machine, const std::string& model,
                                        const std::string& build, const std::string& more = "") {
-  Scenario scenario;
-  scenario.file = "test.yaml";
-  scenario.tree = yaml("schema: 1\nmachine: " + machine + "\nmodel: " + model +
-                       "\nengine: {kind: vllm, build: " + build + more +
-                       "}\nworkload: {kind: llm_decode_bench, concurrency: 1, context: 1024}\n");
-  const auto inputs = resolve(scenario);
-  if (!inputs) FAIL(inputs.error().render());
-  auto made = Experiment::make(*inputs);
-  if (!made) FAIL(made.error().render());
-  return std::move(*made);
+  return make_experiment("schema: 1\nmachine: " + machine + "\nmodel: " + model +
+                         "\nengine: {kind: vllm, build: " + build + more +
+                         "}\nworkload: {kind: llm_decode_bench, concurrency: 1, context: 1024}\n");
 }
 
 // Signed and absolute errors of one kind of step.
