@@ -104,17 +104,25 @@ DeviceId Topology::find(std::string_view name) const {
   return -1;
 }
 
-Route Topology::route(DeviceId from, DeviceId to) const {
-  const auto source = static_cast<std::size_t>(from), target = static_cast<std::size_t>(to);
-  // GPUs and memories forward nothing: only the two ends may be one.
-  const auto may_cross = [&](std::size_t v) {
-    const auto kind = devices_[v].kind;
+namespace {
+/// GPUs and memories forward nothing: only the two ends of a route may be one. The graph's
+/// iterators copy it all the time.
+struct MayCross {
+  const Device* devices = nullptr;
+  std::size_t source = 0, target = 0;
+  bool operator()(std::size_t v) const {
+    const auto kind = devices[v].kind;
     return v == source || v == target ||
            (kind != DeviceKind::gpu && kind != DeviceKind::host_memory);
-  };
+  }
+};
+}  // namespace
+
+Route Topology::route(DeviceId from, DeviceId to) const {
+  const auto source = static_cast<std::size_t>(from), target = static_cast<std::size_t>(to);
   using Base = decltype(graph_->g);
-  boost::filtered_graph<Base, boost::keep_all, std::function<bool(std::size_t)>> view(
-      graph_->g, boost::keep_all(), may_cross);
+  const boost::filtered_graph<Base, boost::keep_all, MayCross> view(
+      graph_->g, boost::keep_all(), MayCross{devices_.data(), source, target});
   std::vector<std::size_t> before(devices_.size());
   for (std::size_t i = 0; i < before.size(); ++i) before[i] = i;
   std::vector<std::int64_t> distance(devices_.size(), std::numeric_limits<std::int64_t>::max());

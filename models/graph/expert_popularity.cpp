@@ -29,18 +29,20 @@ ExpertPopularity::ExpertPopularity(int experts, int experts_per_token, double sk
   for (int e = 0; e < experts; ++e)
     weight.push_back(std::exp(skew * boost::math::quantile(standard, (e + 0.5) / experts)));
   // A token uses expert e with probability 1 - exp(-c w_e); c such that it uses top-k of them.
-  double low = 0, high = 1;
-  const auto used = [&](double c) {
-    double sum = 0;
-    for (const double w : weight) sum += 1 - std::exp(-c * w);
-    return sum;
-  };
-  while (used(high) < experts_per_token) high *= 2;
+  // The number used is concave in c: Newton's steps from 0 stay below the root and rise to it.
+  double c = 0;
   for (int i = 0; i < 100; ++i) {
-    const double mid = (low + high) / 2;
-    (used(mid) < experts_per_token ? low : high) = mid;
+    double used = 0, slope = 0;
+    for (const double w : weight) {
+      const double miss = std::exp(-c * w);
+      used += 1 - miss;
+      slope += w * miss;
+    }
+    const double next = c + (experts_per_token - used) / slope;
+    if (!(next > c)) break;
+    c = next;
   }
-  for (const double w : weight) miss_.push_back(rounded(std::exp(-low * w)));
+  for (const double w : weight) miss_.push_back(rounded(std::exp(-c * w)));
 }
 
 double ExpertPopularity::distinct(std::int64_t tokens) const {
