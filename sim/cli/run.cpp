@@ -8,6 +8,7 @@ namespace {
 struct Options : CommonOptions {
   std::string file;
   std::string bench_output, bench_format;
+  bool output_details = false;
 };
 
 // The result file of a load generator: a line for each run.
@@ -23,7 +24,7 @@ Diagnostics write_bench_file(const std::vector<RunReport>& reports, const Option
     const BenchFormat format = o.bench_format.empty()     ? default_bench_format(r)
                                : o.bench_format == "vllm" ? BenchFormat::vllm
                                                           : BenchFormat::sglang;
-    text += bench_json(bench_result(r), format, false);
+    text += bench_json(bench_result(r), format, o.output_details);
   }
   if (errors.empty() && !write_whole(o.bench_output, text))
     errors.error({}, fmt::format("'{}' cannot be written", o.bench_output),
@@ -41,7 +42,7 @@ Exit run(const Options& o) {
   if (!o.bench_output.empty())
     also = [&o](const std::vector<RunReport>& reports) { return write_bench_file(reports, o); };
   return predict_and_print(
-      *scenarios, o, {}, true,
+      *scenarios, o, {.requests = o.output_details}, true,
       [](const std::vector<RunReport>& reports) {
         std::string out;
         for (const auto& r : reports) out += (out.empty() ? "" : "\n") + render(r);
@@ -54,11 +55,14 @@ std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
   line.add("FILE", o->file, "a scenario").required();
   add_common(line, *o);
-  line.add("--bench-output", o->bench_output,
-           "write the load generator's own result file, a JSON line a run");
+  const auto output = line.add("--bench-output", o->bench_output,
+                               "write the load generator's own result file, a JSON line a run");
   line.add("--bench-format", o->bench_format,
            "whose: sglang or vllm (default: the workload's, else the engine's)")
       .one_of({"sglang", "vllm"});
+  line.add("--output-details", o->output_details,
+           "with the lengths, TTFT and gaps between tokens of each request in it")
+      .needs(output);
   return [o] { return run(*o); };
 }
 

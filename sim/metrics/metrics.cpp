@@ -45,8 +45,8 @@ void MetricsCollector::InFlight::close() {
   for (; !ends_.empty(); ends_.pop_front()) until(ends_.front()), --now_;
 }
 
-MetricsCollector::MetricsCollector(int decode_log_interval, bool keep_requests)
-    : decode_log_interval_(decode_log_interval), keep_requests_(keep_requests) {}
+MetricsCollector::MetricsCollector(int decode_log_interval, Keep keep)
+    : decode_log_interval_(decode_log_interval), keep_(keep) {}
 
 void MetricsCollector::on_clock(TimePoint at) {
   measuring_ = true;
@@ -73,9 +73,11 @@ void MetricsCollector::on_finish(const Request& r) {
   e2e_ms_.push_back(latency.ms());
   if (r.output > 1)
     tpot_ms_.push_back((r.last_token - r.first_token).ms() / static_cast<double>(r.output - 1));
-  if (keep_requests_)
-    requests_.push_back(
-        {r.index, r.prompt, r.output, r.sent, r.queued, r.first_token, r.last_token});
+  if (keep_ != Keep::latencies) {
+    auto stream = streams_.extract(r.index);
+    requests_.push_back({r.index, r.prompt, r.output, r.sent, r.queued, r.first_token, r.last_token,
+                         stream ? std::move(stream.mapped().gaps) : std::vector<Duration>()});
+  }
   ++completed_;
   input_tokens_ += r.prompt;
   output_tokens_ += r.output;
@@ -83,6 +85,13 @@ void MetricsCollector::on_finish(const Request& r) {
   latency_sum_s_ += latency.seconds();
   in_flight_.ends(r.last_token);
   end_ = std::max(end_, r.last_token);
+}
+
+void MetricsCollector::on_token(const Request& r, TimePoint at_client) {
+  if (keep_ != Keep::gaps || r.index < 0) return;
+  const auto [stream, first] = streams_.try_emplace(r.index);
+  if (!first) stream->second.gaps.push_back(at_client - stream->second.last);
+  stream->second.last = at_client;
 }
 
 void MetricsCollector::on_reject(const Request& r, TimePoint at_client) {

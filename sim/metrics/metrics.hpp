@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,14 +48,20 @@ std::vector<std::string> metric_names();
 struct RequestRecord {
   std::int64_t index = 0, input = 0, output = 0;
   TimePoint sent, queued, first, last;
+  std::vector<Duration>
+      gaps;  // between its tokens: output - 1; only where Keep::gaps asks for them
 };
 
+/// What a collector keeps of each finished request.
+enum class Keep { latencies, records, gaps };
+
 /// Collects a run: subscribe it to the server and to the client. Holds 24 bytes for each finished
-/// request; `keep_requests` keeps a record of each as well.
+/// request; Keep::records holds a record of each as well, Keep::gaps eight bytes for each token,
+/// which only a server that announces tokens (the reference) tells.
 class MetricsCollector final : public Observer {
  public:
   /// `decode_log_interval`: decode passes per log line of the server; 0: no such lines.
-  explicit MetricsCollector(int decode_log_interval = 40, bool keep_requests = false);
+  explicit MetricsCollector(int decode_log_interval = 40, Keep keep = Keep::latencies);
 
   void on_clock(TimePoint at) override;
   void on_sent(const Request& request) override;
@@ -62,6 +69,7 @@ class MetricsCollector final : public Observer {
   void on_finish(const Request& request) override;
   void on_reject(const Request& request, TimePoint at_client) override;
   void on_passes(const PassRun& run) override;
+  void on_token(const Request& request, TimePoint at_client) override;
 
   RunMetrics summary(const ServerCounts& counts) const;
   const std::vector<RequestRecord>& requests() const { return requests_; }
@@ -88,11 +96,16 @@ class MetricsCollector final : public Observer {
   void log_windows(const PassRun& run);
 
   int decode_log_interval_;
-  bool keep_requests_;
+  Keep keep_;
   TimePoint clock_;
   bool measuring_ = false;
   std::vector<double> ttft_ms_, tpot_ms_, e2e_ms_;
   std::vector<RequestRecord> requests_;
+  struct Stream {
+    TimePoint last;
+    std::vector<Duration> gaps;
+  };
+  std::map<std::int64_t, Stream> streams_;  // of requests under way, by index
   GapHistogram itl_;
   InFlight in_flight_;
   double latency_sum_s_ = 0;

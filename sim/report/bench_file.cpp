@@ -224,6 +224,21 @@ BenchResult bench_result(const RunReport& report) {
   out.label = report.name;
   out.model = value_of(report, "model.name");
   out.metrics = report.metrics;
+  // The tools list requests as they sent them.
+  std::vector<const RequestRecord*> as_sent;
+  for (const RequestRecord& r : report.requests) as_sent.push_back(&r);
+  std::sort(as_sent.begin(), as_sent.end(),
+            [](const auto* a, const auto* b) { return a->index < b->index; });
+  for (const auto* record : as_sent) {
+    const RequestRecord& r = *record;
+    out.requests.push_back({r.input,
+                            r.output,
+                            r.sent.since_start().seconds(),
+                            r.first.since_start().seconds(),
+                            r.last.since_start().seconds(),
+                            {}});
+    for (const Duration gap : r.gaps) out.requests.back().gaps_s.push_back(gap.seconds());
+  }
   const auto kind = value_of(report, "workload.kind");
   const auto at = [](const char* key) { return std::string("workload.") + key; };
   if (const auto dataset = value_of(report, at("dataset")); !dataset.empty()) out.dataset = dataset;

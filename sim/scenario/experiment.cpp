@@ -475,7 +475,8 @@ std::vector<SteadyPass> Experiment::passes(Only only) const {
   return steady_passes(workload_, {step, sizes_, host_times(only), top_k});
 }
 
-RunMetrics Experiment::run(Only only, std::vector<RequestRecord>* requests) {
+RunMetrics Experiment::run(Only only, std::vector<RequestRecord>* requests, Keep keep) {
+  if (!requests) keep = Keep::latencies;
   if (!workload_.needs_scheduler()) return steady_metrics(workload_, passes(only));
   // The scheduler has a memory of its own: each run gets a fresh one, from the same options.
   Reading reading;
@@ -489,9 +490,10 @@ RunMetrics Experiment::run(Only only, std::vector<RequestRecord>* requests) {
   SIM_ASSERT(reading.errors.empty());
   const StepModel step = make_step(only);
   PriceList prices(step);
-  const auto server = (reference_ ? make_reference_server : make_server)(
+  const bool reference = reference_ || keep == Keep::gaps;
+  const auto server = (reference ? make_reference_server : make_server)(
       prices, setup, host_times(only), sparse_attention() ? model_.indexer->top_k : 0);
-  MetricsCollector metrics(setup.sizes.decode_log_interval, requests != nullptr);
+  MetricsCollector metrics(setup.sizes.decode_log_interval, keep);
   Client client(workload_);
   client.subscribe(metrics);
   server->subscribe(metrics);

@@ -47,8 +47,11 @@ class Experiment {
   static Expected<std::unique_ptr<Experiment>> make(const Inputs& inputs,
                                                     std::vector<ResolvedValue>* values = nullptr);
 
-  /// `requests` (optional) receives a record of each finished request, in the order of their ends.
-  RunMetrics run(Only only = Only::everything, std::vector<RequestRecord>* requests = nullptr);
+  /// `requests` (optional) receives a record of each finished request, in the order of their ends;
+  /// Keep::gaps with the gaps between its tokens, for which the reference clock runs: it takes no
+  /// longer, by order of magnitude, than writing them down.
+  RunMetrics run(Only only = Only::everything, std::vector<RequestRecord>* requests = nullptr,
+                 Keep keep = Keep::records);
   /// The passes of a workload that needs no scheduler.
   std::vector<SteadyPass> passes(Only only = Only::everything) const;
   /// Where the time of a pass goes.

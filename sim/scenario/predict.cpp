@@ -423,6 +423,7 @@ Expected<RunReport> predict(const Scenario& scenario, const PredictOptions& opti
   }
   describe_build(e, *in, r);
   r.metrics = e.run();
+  if (options.requests) e.run(Only::everything, &r.requests, Keep::gaps);
   r.kv_tokens = e.sizes().kv_tokens;
 
   const RunMetrics& m = r.metrics;

@@ -8,6 +8,7 @@ struct PredictOptions {
   bool intervals = true;  // vary each uncertain constant up and down
   bool ceilings = true;
   bool what_ifs = true;
+  bool requests = false;  // a record of each request, with the gaps between its tokens
 };
 
 /// Runs one scenario and reports on it.

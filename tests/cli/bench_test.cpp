@@ -74,6 +74,36 @@ TEST_CASE("the other tool's file can be asked for") {
   check_says(run({"import", "bench", file}).out, {"kind: vllm_bench", "num_prompts: 32"});
 }
 
+TEST_CASE("with details the file has every request and every gap, and import reads it") {
+  const process::TemporaryFolder folder;
+  const auto file = (folder.path() / "out.jsonl").string();
+  const auto plain = run({"run", home});
+  const auto ran = run({"run", home, "--bench-output", file, "--output-details"});
+  CHECK(ran.out == plain.out);  // details change nothing
+  const auto line = nlohmann::json::parse(process::read_text(file));
+  for (const char* key :
+       {"input_lens", "output_lens", "ttfts", "itls", "generated_texts", "errors"}) {
+    INFO(key);
+    CHECK(line[key].size() == 32);
+  }
+  std::int64_t tokens = 0, gaps = 0;
+  double ttft = 0, between = 0;
+  for (std::size_t i = 0; i < 32; ++i) {
+    tokens += line["output_lens"][i].get<std::int64_t>();
+    ttft += line["ttfts"][i].get<double>();
+    CHECK(line["itls"][i].size() == line["output_lens"][i].get<std::size_t>() - 1);
+    for (const auto& gap : line["itls"][i]) between += gap.get<double>(), ++gaps;
+  }
+  CHECK(line["total_output_tokens"] == tokens);
+  CHECK(line["mean_ttft_ms"].get<double>() == Approx(1e3 * ttft / 32));
+  CHECK(line["mean_itl_ms"].get<double>() == Approx(1e3 * between / static_cast<double>(gaps)));
+  CHECK(line["p95_itl_ms"].is_number());
+  const auto imported = run({"import", "bench", file});
+  CHECK(imported.code == 0);
+  check_says(imported.out, {"kind: bench_serving", "requests: 32"});
+  CHECK(run({"run", home, "--output-details"}).code == 2);  // where to?
+}
+
 TEST_CASE("what no load generator writes, and what cannot be read or written, is an error") {
   const process::TemporaryFolder folder;
   const auto steady = run({"run", "scenarios/measured/glm-5-sglang-cutlass.yaml", "--bench-output",

@@ -2,6 +2,7 @@
 // announce every token. That the fast clock does the same is clock_law_test's.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <rapidcheck.h>
@@ -47,12 +48,28 @@ Setting draw_setting() {
   s.host.per_sequence = us(draw(0, 3));
   s.host.request_path = us(draw(0, 5));
   s.host.response_path = us(draw(0, 5));
+  // Prefix caches, with prompts that begin alike and sessions that come back.
+  const bool cached = s.engine != Setting::Engine::fcfs && draw(0, 1) == 0;
+  if (cached && s.engine == Setting::Engine::sglang) {
+    s.cache = "radix";
+    s.eviction = std::array{"lru", "mru", "fifo", "filo"}[static_cast<std::size_t>(draw(0, 3))];
+    s.policy = static_cast<SglangPolicy>(draw(0, 3));
+  } else if (cached) {
+    s.cache = "blocks";
+  }
+  if (cached && draw(0, 2) == 0) s.turns = draw(2, 3), s.think = us(draw(0, 100));
   Duration at;
   const int n = draw(1, 8);
   for (int i = 0; i < n; ++i) {
     tiny::Arrival a;
     a.at = at;
     a.prompt = draw(1, crowd ? 3 : 30);
+    if (cached && draw(0, 3) > 0) {
+      const int alike = draw(0, static_cast<int>(a.prompt));
+      a.content.append({draw(1, 2), 0, alike});
+      a.content.append({100 + i, 0, a.prompt - alike});
+      if (draw(0, 1) == 0) a.answer = draw(11, 12);
+    }
     a.max_new = crowd ? 24 : draw(1, 24);
     a.output = draw(0, 2) == 0 ? draw(1, 24) : a.max_new;
     s.arrivals.push_back(a);
@@ -161,13 +178,36 @@ TEST_CASE("every request finishes with exactly its tokens or is rejected") {
 TEST_CASE("at every pass the pages held and free make the pool") {
   CHECK(on_every_server([](const Setting& s, const Run& run) {
     for (const auto& p : run.passes) {
-      RC_ASSERT(p.pages_held + p.pages_free == s.pages);
+      // A shared page is there once; vLLM keeps second copies of what two computed at a time.
+      const std::int64_t taken = s.pages - p.pages_free;
+      RC_ASSERT(taken >= p.pages_held - p.pages_shared);
+      RC_ASSERT(taken <= p.pages_held - (s.cache == "blocks" ? 0 : p.pages_shared));
       RC_ASSERT(p.pages_in_use == p.pages_held);  // no page beyond what the tokens need
       RC_ASSERT(p.pages_free >= 0);
       RC_ASSERT(p.record.free_pages >= 0);
     }
     RC_ASSERT(run.counts.pages_free_end == s.pages);
     RC_ASSERT(run.counts.pages_free_min >= 0);
+  }));
+}
+
+TEST_CASE("what of the prompts the prefix cache does not have is computed, and no more") {
+  CHECK(on_every_server([](const Setting& s, const Run& run) {
+    const auto& c = run.counts;
+    std::int64_t computed = 0, found = 0;
+    for (const auto& p : run.passes) computed += p.record.shape.extend_tokens;
+    for (const auto& life : run.lives) {
+      RC_ASSERT(life.cached % s.page_size == 0);
+      RC_ASSERT(life.cached == 0 || life.cached < life.prompt);  // the last one makes the token
+      found += life.cached;
+    }
+    RC_ASSERT(s.cache != "none" || found == 0);
+    // Somebody retracted comes again, if need be before his prompt was done.
+    RC_ASSERT(computed <= c.prompt_tokens - c.cached_tokens);
+    RC_ASSERT(found <= c.cached_tokens);
+    if (c.retractions > 0) return;
+    RC_ASSERT(computed == c.prompt_tokens - c.cached_tokens);
+    RC_ASSERT(found == c.cached_tokens);
   }));
 }
 
@@ -385,14 +425,18 @@ TEST_CASE("one request alone is no faster on a smaller chunk and needs as many p
 TEST_CASE("the random workloads reach every rare path") {
   // Each path is rare in a hundred draws; one that two thousand do not reach is not drawn at all.
   std::int64_t retractions[3] = {}, rejected = 0, dummies = 0, captured = 0, padded = 0, full = 0,
-               chunks = 0, mixed = 0;
+               chunks = 0, mixed = 0, hits[3] = {}, shared[3] = {}, cached_retractions[3] = {};
   CHECK(on_every_server(
       [&](const Setting& s, const Run& run) {
         retractions[static_cast<int>(s.engine)] += run.counts.retractions;
+        hits[static_cast<int>(s.engine)] += run.counts.cached_tokens;
+        if (s.cache != "none")
+          cached_retractions[static_cast<int>(s.engine)] += run.counts.retractions;
         rejected += run.counts.rejected;
         dummies += run.counts.dummy_tokens;
         for (const auto& p : run.passes) {
           const PassShape& shape = p.record.shape;
+          shared[static_cast<int>(s.engine)] += p.pages_shared;
           captured += p.record.captured;
           padded += p.record.padded > shape.decode_sequences;
           full += p.record.batch == s.seats && s.seats > 1;
@@ -404,6 +448,11 @@ TEST_CASE("the random workloads reach every rare path") {
   CHECK(retractions[0] > 0);
   CHECK(retractions[1] > 0);
   CHECK(retractions[2] == 0);  // fcfs keeps room for all that anybody may make
+  for (const int engine : {0, 1}) {
+    CHECK(hits[engine] > 0);
+    CHECK(shared[engine] > 0);
+    CHECK(cached_retractions[engine] > 0);
+  }
   CHECK(mixed > 0);
   CHECK(rejected > 0);
   CHECK(dummies > 0);

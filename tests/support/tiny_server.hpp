@@ -11,6 +11,7 @@
 #include "sim/metrics/metrics.hpp"
 #include "sim/workload/client.hpp"
 #include "tests/support/fake_models.hpp"
+#include "tests/support/naive_kv_caches.hpp"
 
 /// A server small enough that every rare path is a common one, with a recorder on it.
 namespace tiny {
@@ -35,7 +36,7 @@ struct Setting {
   int depth = 2;
   bool mixed = false, reserve_whole = true;
   SglangPolicy policy = SglangPolicy::fcfs;
-  std::string cache = "none";
+  std::string cache = "none", eviction = "lru";
   std::vector<int> graph_sizes;  // empty: eager
   std::int64_t top_k = 0;        // of sparse attention
   Duration base, per_token, launch;
@@ -62,6 +63,7 @@ struct Run {
     PassRecord record;
     Timeline cost;  // worked out apart from the server
     std::int64_t pages_in_use = 0, pages_free = 0, pages_held = 0;
+    std::int64_t pages_shared = 0;  // of those held, counted again by each who shares them
     std::int64_t waiting = 0, running = 0, unfinished = 0;
   };
   std::vector<Life> lives;
@@ -145,13 +147,22 @@ class Recorder final : public Observer {
     p.record = passes.last;
     p.cost = step_.cost(p.record.shape.padded_to(p.record.padded), p.record.captured);
     p.pages_free = server_.cache().available();
+    std::vector<naive::Said> shared;
     server_.each_request([&](const Request& r) {
       // What is computed or being computed: the newest token known has no KV until the next pass.
       const std::int64_t most = r.to_prefill() + setting_.depth - 2;
       p.pages_in_use += pages_for(std::min(r.kv.tokens, most), setting_.page_size);
       p.pages_held += r.kv.pages(setting_.page_size);
+      if (r.kv.shared > 0) shared.push_back(naive::say(r.said(r.output), r.kv.shared));
       ++p.unfinished;
     });
+    // In order, what a prefix has in common with any before it, it has with the last one.
+    std::sort(shared.begin(), shared.end());
+    for (std::size_t i = 1; i < shared.size(); ++i) {
+      const auto [end, _] = std::mismatch(shared[i].begin(), shared[i].end(), shared[i - 1].begin(),
+                                          shared[i - 1].end());
+      p.pages_shared += (end - shared[i].begin()) / setting_.page_size;
+    }
     p.waiting = server_.waiting();
     p.running = server_.running();
     run_.passes.push_back(p);
@@ -231,6 +242,7 @@ inline EngineSetup engine(const Setting& s) {
   sizes.loop_depth = s.depth;
   sizes.graph_sizes = s.graph_sizes;
   sizes.prefix_cache = s.cache;
+  sizes.eviction = s.eviction;
   sizes.reserve_clip = s.clip;
   if (s.engine == Setting::Engine::sglang) {
     SglangOptions o;

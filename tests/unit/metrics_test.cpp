@@ -43,6 +43,8 @@ void play(MetricsCollector& m, const std::vector<Life>& lives) {
     const Life& l = lives[i];
     const Request r = request(static_cast<std::int64_t>(i), l);
     events.emplace(std::pair(l.sent_ms, 2), [&m, r] { m.on_sent(r); });
+    for (const double ms : l.tokens_ms)
+      events.emplace(std::pair(ms, 0), [&m, r, ms] { m.on_token(r, at(ms)); });
     for (std::size_t k = 1; k < l.tokens_ms.size(); ++k)
       events.emplace(std::pair(l.tokens_ms[k], 0),
                      [&m, gap = at(l.tokens_ms[k]) - at(l.tokens_ms[k - 1])] {
@@ -74,7 +76,7 @@ TEST_CASE("throughput and latencies of three requests are the load generator's")
   // A: 10 tokens in             1000   1100 1150 1250
   // B: 20                       1050   1300
   // C: 30                       1200   1400 1600
-  MetricsCollector m(40, true);
+  MetricsCollector m(40, Keep::gaps);
   m.on_clock(at(1000));
   play(m, {{1000, {1100, 1150, 1250}, 10, 4}, {1050, {1300}, 20, 0}, {1200, {1400, 1600}, 30, 8}});
   const RunMetrics r = m.summary({});
@@ -107,11 +109,17 @@ TEST_CASE("throughput and latencies of three requests are the load generator's")
   CHECK(r.in_flight_max == 3);  // 1200 to 1250
   // 4 + 8 of 60 prompt tokens were cached.
   CHECK(r.prefix_hit_rate == Approx(0.2));
-
   REQUIRE(m.requests().size() == 3);
   CHECK(m.requests()[0].index == 0);
   CHECK(m.requests()[1].first == at(1300));
   CHECK(m.requests()[2].output == 2);
+  // The gaps of a request are its own.
+  CHECK(m.requests()[0].gaps == std::vector<Duration>{at(1150) - at(1100), at(1250) - at(1150)});
+  CHECK(m.requests()[1].gaps.empty());
+  CHECK(m.requests()[2].gaps == std::vector<Duration>{at(1600) - at(1400)});
+  MetricsCollector without(40, Keep::records);
+  play(without, {{1000, {1100, 1150}, 10, 4}});
+  CHECK(without.requests().at(0).gaps.empty());
 }
 
 TEST_CASE("warm-up requests and what came before the clock count for nothing") {
