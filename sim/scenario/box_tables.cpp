@@ -34,7 +34,8 @@ void use_box_tables(const Settings& folder, const GpuSpec& gpu, Settings& build,
   if (const auto damaged = add_table_folder(tables, folder.text(), gpu); !damaged.empty())
     return errors.append(damaged);
   bool any = false;
-  for (const auto& [kernel_class, kernel] : kernels) {
+  for (const auto& entry : kernels) {
+    const char *kernel_class = entry.first, *kernel = entry.second;
     for (const auto& set : tables.sets()) {
       if (set.kernel_class != kernel_class) continue;
       const auto put = [&](const char* key, const std::string& value) {
