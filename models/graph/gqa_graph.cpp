@@ -12,8 +12,6 @@
 
 namespace {
 
-constexpr std::int64_t activation = GraphParts::activation;
-
 class Builder : GraphParts {
  public:
   Builder(const ModelSpec& m, const GraphOptions& o)

@@ -11,8 +11,6 @@
 
 namespace {
 
-constexpr std::int64_t activation = GraphParts::activation;
-
 class Builder : GraphParts {
  public:
   Builder(const ModelSpec& m, const GraphOptions& o)

@@ -5,23 +5,38 @@
 #include <string_view>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "sim/base/diagnostics.hpp"
 #include "sim/base/registry.hpp"
+#include "sim/cli/command_line.hpp"
 #include "sim/report/run_report.hpp"
 #include "sim/scenario/predict.hpp"
 
 /// How a command ends: the exit codes of the contract.
 enum class Exit { fine = 0, expectation_failed = 1, bad_input = 2, no_gpu = 3, interrupted = 130 };
 
-/// One verb of the command line, in one file. `setup` declares its options on `app` and returns
+/// One verb of the command line, in one file. `setup` declares its options on `line` and returns
 /// what to do once they are parsed.
 struct Command {
   int order = 0;  // in the help
   std::string help, example;
-  std::function<Exit()> (*setup)(CLI::App& app);
+  std::function<Exit()> (*setup)(CommandLine& line);
 };
+
+/// A command of which each word below it is one file: all registered kinds (`help`, `example` and
+/// `setup` as a Command has them) become words, and the one the user gives decides.
+template <class Kind>
+std::function<Exit()> choose(CommandLine& line) {
+  std::vector<std::pair<const CommandLine*, std::function<Exit()>>> actions;
+  for (const auto& [name, kind] : Registry<Kind>::entries()) {
+    CommandLine& word = line.word(name, kind.help, kind.example);
+    actions.emplace_back(&word, kind.setup(word));
+  }
+  return [actions] {
+    for (const auto& [word, action] : actions)
+      if (word->given()) return action();
+    return Exit::bad_input;
+  };
+}
 
 /// Options that run, validate and compare share.
 struct CommonOptions {
@@ -29,7 +44,7 @@ struct CommonOptions {
   std::vector<std::string> set;
   bool dry_run = false;
 };
-void add_common(CLI::App& app, CommonOptions& options);
+void add_common(CommandLine& line, CommonOptions& options);
 
 /// Prints diagnostics to stderr with their count.
 Exit report_errors(const Diagnostics& errors);

@@ -8,14 +8,11 @@
 
 #include "sim/cli/command.hpp"
 
-void add_common(CLI::App& app, CommonOptions& options) {
-  app.add_option("--format", options.format, "table or json")
-      ->check(CLI::IsMember({"table", "json"}));
-  app.add_option("--set", options.set,
-                 "override one value of the scenario: PATH=VALUE (repeatable)")
-      ->allow_extra_args(false);
-  app.add_flag("--dry-run", options.dry_run,
-               "print every value that would be used, with its origin");
+void add_common(CommandLine& line, CommonOptions& options) {
+  line.add("--format", options.format, "table or json").one_of({"table", "json"});
+  line.add("--set", options.set, "override one value of the scenario: PATH=VALUE (repeatable)")
+      .one_at_a_time();
+  line.add("--dry-run", options.dry_run, "print every value that would be used, with its origin");
 }
 
 Exit report_errors(const Diagnostics& errors) {

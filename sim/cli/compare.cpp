@@ -51,11 +51,10 @@ Exit compare(const Options& o) {
   return predict_and_print(*scenarios, o, {true, true, false}, false, render_comparison);
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  app.add_option("WHAT", o->what, "scenario files, and changes to the first: +PATH=VALUE")
-      ->required();
-  add_common(app, *o);
+  line.add("WHAT", o->what, "scenario files, and changes to the first: +PATH=VALUE").required();
+  add_common(line, *o);
   return [o] { return compare(*o); };
 }
 

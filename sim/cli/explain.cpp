@@ -98,10 +98,10 @@ Exit explain(const Options& o) {
   return Exit::fine;
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  app.add_option("--model", o->model, "a model of models/zoo, or a path")->required();
-  app.add_option("--tp", o->tensor_parallel, "tensor parallel GPUs")->check(CLI::Range(1, 1024));
+  line.add("--model", o->model, "a model of models/zoo, or a path").required();
+  line.add("--tp", o->tensor_parallel, "tensor parallel GPUs").range(1, 1024);
   return [o] { return explain(*o); };
 }
 

@@ -7,5 +7,5 @@
 /// What `ceiling fit` can fit, in one file each: `const Registered<FitKind> me("build", {...});`
 struct FitKind {
   std::string help, example;
-  std::function<Exit()> (*setup)(CLI::App& app);
+  std::function<Exit()> (*setup)(CommandLine& line);
 };

@@ -119,11 +119,11 @@ Exit fit(const Options& o) {
   return Exit::fine;
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  app.add_option("BUILD", o->build, "a build of hardware/builds")->required();
-  app.add_option("FILE", o->files, "scenarios with measured decode rows of it")->required();
-  app.add_option("-o", o->output, "write the build's file with the new numbers here");
+  line.add("BUILD", o->build, "a build of hardware/builds").required();
+  line.add("FILE", o->files, "scenarios with measured decode rows of it").required();
+  line.add("-o", o->output, "write the build's file with the new numbers here");
   return [o] { return fit(*o); };
 }
 

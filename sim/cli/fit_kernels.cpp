@@ -176,17 +176,16 @@ Exit fit(const Options& o) {
   return Exit::fine;
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  app.add_option("TABLES", o->paths, "measured tables, or folders of them")->required();
-  app.add_option("--gpu", o->gpu, "the card they were measured on")->required();
-  app.add_option("-o,--output", o->output, "folder for the fitted tables")->required();
-  app.add_option("--measured-on", o->measured_on,
-                 "the card's name in an LLMServingSim profile: only its rows");
-  app.add_option("--suffix", o->suffix,
-                 "files CLASS.SUFFIX.table, beside those of other measurements");
-  app.add_flag("--whole-curves", o->whole_curves, "keep every measured size of a curve");
-  app.add_option("--size", o->size_mb, "at most this many MB (2)");
+  line.add("TABLES", o->paths, "measured tables, or folders of them").required();
+  line.add("--gpu", o->gpu, "the card they were measured on").required();
+  line.add("-o,--output", o->output, "folder for the fitted tables").required();
+  line.add("--measured-on", o->measured_on,
+           "the card's name in an LLMServingSim profile: only its rows");
+  line.add("--suffix", o->suffix, "files CLASS.SUFFIX.table, beside those of other measurements");
+  line.add("--whole-curves", o->whole_curves, "keep every measured size of a curve");
+  line.add("--size", o->size_mb, "at most this many MB (2)");
   return [o] { return fit(*o); };
 }
 

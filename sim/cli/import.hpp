@@ -6,5 +6,5 @@
 /// `setup` declares its options and returns what to do once they are parsed.
 struct ImportCommand {
   std::string help, example;
-  std::function<Exit()> (*setup)(CLI::App& app);
+  std::function<Exit()> (*setup)(CommandLine& line);
 };

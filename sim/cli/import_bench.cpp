@@ -35,11 +35,10 @@ Exit import_file(const Options& o) {
   return Exit::fine;
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  app.add_option("FILE", o->file, "JSONL of sglang.bench_serving or JSON of vllm bench serve")
-      ->required();
-  app.add_option("-o,--output", o->output, "write the scenario to this file instead of stdout");
+  line.add("FILE", o->file, "JSONL of sglang.bench_serving or JSON of vllm bench serve").required();
+  line.add("-o,--output", o->output, "write the scenario to this file instead of stdout");
   return [o] { return import_file(*o); };
 }
 

@@ -42,11 +42,11 @@ Exit import_files(const Options& o, Importer importer) {
   return Exit::fine;
 }
 
-std::function<Exit()> declare(CLI::App& app, Importer importer) {
+std::function<Exit()> declare(CommandLine& line, Importer importer) {
   const auto o = std::make_shared<Options>();
-  app.add_option("FILE", o->files, "tables as CSV, plain or gz")->required();
-  app.add_option("--format", o->format, "table or json")->check(CLI::IsMember({"table", "json"}));
-  app.add_option("-o,--output", o->output, "write all rows to this file, as one CSV");
+  line.add("FILE", o->files, "tables as CSV, plain or gz").required();
+  line.add("--format", o->format, "table or json").one_of({"table", "json"});
+  line.add("-o,--output", o->output, "write all rows to this file, as one CSV");
   return [o, importer] { return import_files(*o, importer); };
 }
 
@@ -54,11 +54,11 @@ const Registered<ImportCommand> aiconfigurator(
     "aiconfigurator",
     {"kernel tables of aiconfigurator: OP__ENGINE_VERSION.csv[.gz]",
      "ceiling import aiconfigurator tests/fixtures/kernels/gemm__sglang_0.5.14.csv",
-     [](CLI::App& app) { return declare(app, import_aiconfigurator); }});
+     [](CommandLine& line) { return declare(line, import_aiconfigurator); }});
 const Registered<ImportCommand> llmservingsim(
     "llmservingsim",
     {"layer profiles of LLMServingSim: ..._vllm019_profile.csv[.gz]",
      "ceiling import llmservingsim tests/fixtures/kernels/tiny_vllm019_profile.csv",
-     [](CLI::App& app) { return declare(app, import_llmservingsim); }});
+     [](CommandLine& line) { return declare(line, import_llmservingsim); }});
 
 }  // namespace

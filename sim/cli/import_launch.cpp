@@ -79,14 +79,14 @@ Exit import_launch(const Options& o) {
   return Exit::fine;
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  app.add_option("COMMAND", o->command,
-                 "the command in quotes: python -m sglang.launch_server, sglang serve, vllm serve, "
-                 "with what stands before it; - reads stdin");
-  app.add_option("--file", o->file, "read the command from this file");
-  app.add_option("--format", o->format, "yaml or json")->check(CLI::IsMember({"yaml", "json"}));
-  app.add_option("-o,--output", o->output, "write to this file instead of stdout");
+  line.add("COMMAND", o->command,
+           "the command in quotes: python -m sglang.launch_server, sglang serve, vllm serve, "
+           "with what stands before it; - reads stdin");
+  line.add("--file", o->file, "read the command from this file");
+  line.add("--format", o->format, "yaml or json").one_of({"yaml", "json"});
+  line.add("-o,--output", o->output, "write to this file instead of stdout");
   return [o] { return import_launch(*o); };
 }
 

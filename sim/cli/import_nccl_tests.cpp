@@ -34,16 +34,15 @@ Exit import_files(const Options& o) {
   return Exit::fine;
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  app.add_option("FILE", o->files, "output of all_reduce_perf and the like, or JSON of -J")
-      ->required();
-  app.add_option("--op", o->open.op, "the operation, where output and file name do not say")
-      ->check(CLI::IsMember(collective_ops()));
-  app.add_option("--gpus", o->open.gpus, "the number of GPUs, where there are no '# Rank' lines")
-      ->check(CLI::Range(1, 1024));
-  app.add_flag("--in-place", o->open.in_place, "take the in-place times");
-  app.add_option("-o,--output", o->output, "write the table to this file instead of stdout");
+  line.add("FILE", o->files, "output of all_reduce_perf and the like, or JSON of -J").required();
+  line.add("--op", o->open.op, "the operation, where output and file name do not say")
+      .one_of(collective_ops());
+  line.add("--gpus", o->open.gpus, "the number of GPUs, where there are no '# Rank' lines")
+      .range(1, 1024);
+  line.add("--in-place", o->open.in_place, "take the in-place times");
+  line.add("-o,--output", o->output, "write the table to this file instead of stdout");
   return [o] { return import_files(*o); };
 }
 

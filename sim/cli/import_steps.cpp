@@ -235,29 +235,28 @@ Exit import_steps(Options o) {
   return Exit::fine;
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  app.add_option(
-         "FILE", o->file,
-         "CSV or JSON lines: a row a request (scheduled, first, last token), a row a chunk, "
-         "or vllm bench serve --save-detailed")
-      ->required();
-  app.add_option("--run", o->log.run, "of a file with a column 'run'");
-  app.add_option("--columns", o->columns,
-                 fmt::format("ROLE=COLUMN,...; roles: {}", fmt::join(request_log_roles(), ", ")))
-      ->delimiter(',');
-  app.add_option("--tolerance", o->tolerance_us,
-                 "us within which times are one boundary (500; chunks 250)")
-      ->check(CLI::Range(0.0, 1e5));
-  app.add_option("--depth", o->lattice.depth,
-                 "steps from scheduled to first token (0: the one without conflicts)")
-      ->check(CLI::Range(0, 3));
-  app.add_option("--budget", o->lattice.token_budget,
-                 "the engine's max_num_batched_tokens or less (2048)")
-      ->check(CLI::Range(1, 1 << 24));
-  app.add_option("--against", o->against, "a scenario: its predicted times beside the measured");
-  app.add_option("--format", o->format, "table or json")->check(CLI::IsMember({"table", "json"}));
-  app.add_option("-o,--output", o->output, "write the steps to this file, as CSV");
+  line.add("FILE", o->file,
+           "CSV or JSON lines: a row a request (scheduled, first, last token), a row a chunk, "
+           "or vllm bench serve --save-detailed")
+      .required();
+  line.add("--run", o->log.run, "of a file with a column 'run'");
+  line.add("--columns", o->columns,
+           fmt::format("ROLE=COLUMN,...; roles: {}", fmt::join(request_log_roles(), ", ")))
+      .separated_by(',');
+  line.add("--tolerance", o->tolerance_us,
+           "us within which times are one boundary (500; chunks 250)")
+      .range(0.0, 1e5);
+  line.add("--depth", o->lattice.depth,
+           "steps from scheduled to first token (0: the one without conflicts)")
+      .range(0, 3);
+  line.add("--budget", o->lattice.token_budget,
+           "the engine's max_num_batched_tokens or less (2048)")
+      .range(1, 1 << 24);
+  line.add("--against", o->against, "a scenario: its predicted times beside the measured");
+  line.add("--format", o->format, "table or json").one_of({"table", "json"});
+  line.add("-o,--output", o->output, "write the steps to this file, as CSV");
   return [o] { return import_steps(*o); };
 }
 

@@ -30,15 +30,15 @@ Exit import_box(const Options& o) {
   return Exit::fine;
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  app.add_option("FILE", o->files,
-                 "of one box: nvidia-smi topo -m, topo -p2p r and w, NCCL_TOPO_DUMP_FILE's XML, "
-                 "lspci -vv, p2pBandwidthLatencyTest")
-      ->required();
-  app.add_option("--gpu", o->gpu, "the card, a file of hardware/gpus, where the files do not say");
-  app.add_option("--name", o->name, "name of the machine");
-  app.add_option("-o,--output", o->output, "write the machine to this file instead of stdout");
+  line.add("FILE", o->files,
+           "of one box: nvidia-smi topo -m, topo -p2p r and w, NCCL_TOPO_DUMP_FILE's XML, "
+           "lspci -vv, p2pBandwidthLatencyTest")
+      .required();
+  line.add("--gpu", o->gpu, "the card, a file of hardware/gpus, where the files do not say");
+  line.add("--name", o->name, "name of the machine");
+  line.add("-o,--output", o->output, "write the machine to this file instead of stdout");
   return [o] { return import_box(*o); };
 }
 

@@ -103,7 +103,7 @@ Exit list() {
   return Exit::fine;
 }
 
-std::function<Exit()> setup(CLI::App&) { return list; }
+std::function<Exit()> setup(CommandLine&) { return list; }
 
 const Registered<Command> me("list", {5, "machines, models, GPUs, builds and plug-ins",
                                       "ceiling list", setup});

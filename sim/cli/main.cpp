@@ -45,39 +45,12 @@ Exit ceiling(int argc, char** argv) {
     return bad_usage(fmt::format("there is no command '{}'", verb),
                      suggestion(verb, Registry<Command>::names()));
 
-  CLI::App app(command->help, "ceiling " + verb);
-  app.footer("\nexample: " + command->example + "\n");
-  const auto action = command->setup(app);
-  try {
-    app.parse(argc - 1, argv + 1);
-  } catch (const CLI::CallForHelp&) {
-    return print_result(app.help()), Exit::fine;
-  } catch (const CLI::ParseError& e) {
-    // CLI11 says neither which word nor which option was meant.
-    std::vector<std::string> options, words;
-    const auto add_options = [&](const CLI::App& a) {
-      for (const auto* option : a.get_options())
-        for (const auto& long_name : option->get_lnames()) options.push_back("--" + long_name);
-    };
-    add_options(app);
-    for (const auto* sub : app.get_subcommands([](const CLI::App*) { return true; }))
-      words.push_back(sub->get_name()), add_options(*sub);
-    const std::string first = argc > 2 ? argv[2] : "";
-    if (!words.empty() && !first.starts_with('-') &&
-        std::find(words.begin(), words.end(), first) == words.end())
-      return bad_usage(first.empty() ? fmt::format("'ceiling {}' needs another word", verb)
-                                     : fmt::format("ceiling {} knows no '{}'", verb, first),
-                       first.empty() ? fmt::format("known: {}", fmt::join(words, ", "))
-                                     : suggestion(first, words));
-    std::string hint;
-    for (int i = 2; i < argc; ++i) {
-      const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
-      if (word.starts_with("--") &&
-          std::find(options.begin(), options.end(), word) == options.end())
-        hint = suggestion(word, options);
-    }
-    return bad_usage(e.what(), hint.empty() ? fmt::format("ceiling {} --help", verb) : hint);
-  }
+  CommandLine line("ceiling " + verb, command->help, command->example);
+  const auto action = command->setup(line);
+  using End = CommandLine::Parsed::End;
+  const auto parsed = line.parse(argc, argv);
+  if (parsed.end == End::help) return print_result(parsed.text), Exit::fine;
+  if (parsed.end == End::bad) return bad_usage(parsed.text, parsed.hint);
   return action();
 }
 

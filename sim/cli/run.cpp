@@ -50,15 +50,15 @@ Exit run(const Options& o) {
       also);
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  app.add_option("FILE", o->file, "a scenario")->required();
-  add_common(app, *o);
-  app.add_option("--bench-output", o->bench_output,
-                 "write the load generator's own result file, a JSON line a run");
-  app.add_option("--bench-format", o->bench_format,
-                 "whose: sglang or vllm (default: the workload's, else the engine's)")
-      ->check(CLI::IsMember({"sglang", "vllm"}));
+  line.add("FILE", o->file, "a scenario").required();
+  add_common(line, *o);
+  line.add("--bench-output", o->bench_output,
+           "write the load generator's own result file, a JSON line a run");
+  line.add("--bench-format", o->bench_format,
+           "whose: sglang or vllm (default: the workload's, else the engine's)")
+      .one_of({"sglang", "vllm"});
   return [o] { return run(*o); };
 }
 

@@ -337,22 +337,21 @@ Exit topology(const Options& o) {
   return Exit::fine;
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  app.add_option("MACHINE", o->machine, "a name, a topology id (T04) or a path")->required();
-  app.add_option("--edit", o->edits, "a machine edit, NAME=VALUE: p2p=on (repeatable)")
-      ->allow_extra_args(false);
-  app.add_option("--format", o->format, "table, json or dot (Graphviz)");
-  app.add_flag("--full", o->full, "the bandwidths of every pair of GPUs");
-  app.add_option("--route", o->route, "the hops from one end to the other: gpu0,gpu5");
-  app.add_option("--flows", o->flows, "copies together: '0>4,1>host', '0..3>4..7', all-to-all");
-  app.add_option("--size", o->size, "of each copy: 256MiB");
-  app.add_option("--mover", o->mover, "copy_engine (as cudaMemcpy) or sm_stores (kernels)");
-  app.add_option("--collective", o->collective, "times as nccl-tests prints them: all_reduce");
-  app.add_option("--gpus", o->gpus, "of the collective, the first ones; else all");
-  app.add_option("--sizes", o->sizes, "of the collective: 512B..256MiB or 4KiB,64KiB");
-  app.add_option("--kernel", o->kernel, "nccl, or an engine's own: one_shot, two_shot, custom");
-  app.add_option("--engine-build", o->build, "kernels by size as this build chooses them");
+  line.add("MACHINE", o->machine, "a name, a topology id (T04) or a path").required();
+  line.add("--edit", o->edits, "a machine edit, NAME=VALUE: p2p=on (repeatable)").one_at_a_time();
+  line.add("--format", o->format, "table, json or dot (Graphviz)");
+  line.add("--full", o->full, "the bandwidths of every pair of GPUs");
+  line.add("--route", o->route, "the hops from one end to the other: gpu0,gpu5");
+  line.add("--flows", o->flows, "copies together: '0>4,1>host', '0..3>4..7', all-to-all");
+  line.add("--size", o->size, "of each copy: 256MiB");
+  line.add("--mover", o->mover, "copy_engine (as cudaMemcpy) or sm_stores (kernels)");
+  line.add("--collective", o->collective, "times as nccl-tests prints them: all_reduce");
+  line.add("--gpus", o->gpus, "of the collective, the first ones; else all");
+  line.add("--sizes", o->sizes, "of the collective: 512B..256MiB or 4KiB,64KiB");
+  line.add("--kernel", o->kernel, "nccl, or an engine's own: one_shot, two_shot, custom");
+  line.add("--engine-build", o->build, "kernels by size as this build chooses them");
   return [o] { return topology(*o); };
 }
 

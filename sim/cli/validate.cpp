@@ -75,21 +75,21 @@ Exit validate(const Options& o) {
   return also == Exit::fine ? judged : also;
 }
 
-std::function<Exit()> setup(CLI::App& app) {
+std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  auto* paths = app.add_option("PATH", o->paths, "scenario files, or folders of them");
-  auto* tables = app.add_option("--kernel-table", o->kernel_tables,
-                                "measured kernel times instead: OP__ENGINE_VERSION.csv[.gz]");
-  auto* gpu = app.add_option("--gpu", o->gpu, "the card that --kernel-table was measured on");
-  tables->needs(gpu)->excludes(paths);
-  gpu->needs(tables);
-  app.add_option("--topology", o->topologies,
-                 "measured transfers between GPUs instead: files, or folders of them")
-      ->excludes(paths)
-      ->excludes(tables);
-  app.add_option("--requests", o->requests, "an engine's log, to compare request by request")
-      ->needs(paths);
-  add_common(app, *o);
+  auto paths = line.add("PATH", o->paths, "scenario files, or folders of them");
+  auto tables = line.add("--kernel-table", o->kernel_tables,
+                         "measured kernel times instead: OP__ENGINE_VERSION.csv[.gz]");
+  auto gpu = line.add("--gpu", o->gpu, "the card that --kernel-table was measured on");
+  tables.needs(gpu).excludes(paths);
+  gpu.needs(tables);
+  line.add("--topology", o->topologies,
+           "measured transfers between GPUs instead: files, or folders of them")
+      .excludes(paths)
+      .excludes(tables);
+  line.add("--requests", o->requests, "an engine's log, to compare request by request")
+      .needs(paths);
+  add_common(line, *o);
   return [o] {
     if (!o->kernel_tables.empty()) return validate_kernels(o->kernel_tables, o->gpu, o->format);
     if (!o->topologies.empty()) return validate_topologies(yaml_files(o->topologies), o->format);
