@@ -42,8 +42,8 @@ class MeasuringBackEnd {
 struct BackEndOptions {
   GpuSpec gpu;
   std::string recording;  // replay: a raw file
-  std::uint64_t seed = 1;
-  double noise = 0.01;     // synthetic: of a sample, relative
+  std::int64_t seed = 1;
+  double noise = 0.01;        // synthetic: of a sample, relative
   double throttling = 0.002;  // synthetic: share of points in which an episode begins
   double outliers = 0.004;    // synthetic: share of samples
   std::string unverified;     // synthetic: a class whose kernel fails its check

@@ -34,8 +34,8 @@ Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) 
     }
   std::vector<KernelRows> all;
   for (auto& [key, rows] : groups) {
-    auto checked = merge_repeats(std::move(rows.rows),
-                                 KernelClasses::find(rows.kernel_class)->axes.size());
+    auto checked =
+        merge_repeats(std::move(rows.rows), KernelClasses::find(rows.kernel_class)->axes.size());
     if (!checked.rejected.empty())
       out.left_out["measured twice, more than 20 % apart"] += checked.rejected.size();
     rows.rows = std::move(checked.kept);
@@ -105,8 +105,7 @@ RawComparison compare_raw(const RawFile& before, const RawFile& after) {
   return out;
 }
 
-std::string render_comparison(const RawFile& before, const RawFile& after,
-                              const RawComparison& c) {
+std::string render_comparison(const RawFile& before, const RawFile& after, const RawComparison& c) {
   std::string out;
   for (const auto& change : device_changes(before.header.device, after.header.device))
     out += fmt::format("  {}\n", change);
@@ -137,6 +136,6 @@ std::string comparison_to_json(const RawComparison& c) {
   out += "],\n\"states\":[";
   for (const auto& s : c.states)
     out += fmt::format("{}{}", &s == c.states.data() ? "" : ",", json_text(s));
-  return out + fmt::format("],\"only_before\":{},\"only_after\":{}}}\n", c.only_before,
-                           c.only_after);
+  return out +
+         fmt::format("],\"only_before\":{},\"only_after\":{}}}\n", c.only_before, c.only_after);
 }

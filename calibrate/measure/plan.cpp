@@ -73,8 +73,7 @@ class Planner {
            heads * 128 * 512 * 2});
   }
   void operator()(const MoeOp& op) {
-    const double bytes =
-        3.0 * op.hidden * op.inter * op.experts * bytes_per_element(op.precision);
+    const double bytes = 3.0 * op.hidden * op.inter * op.experts * bytes_per_element(op.precision);
     for (const double m : grid_.tokens)
       add({"moe",
            {{"moe_dtype", dtype(op.precision)}, {"distribution", "power_law_1.01"}},
@@ -86,8 +85,7 @@ class Planner {
   void operator()(const MlaOp& op) {
     const std::map<std::string, std::string> words{{"mla_dtype", "bfloat16"},
                                                    {"kv_cache_dtype", kv_word()}};
-    const double heads = op.heads,
-                 per_token = (op.kv_lora + op.rope) * bytes_per_element(op.kv);
+    const double heads = op.heads, per_token = (op.kv_lora + op.rope) * bytes_per_element(op.kv);
     attention("mla", words, {heads}, per_token);
   }
   void operator()(const GqaOp& op) {
@@ -151,14 +149,12 @@ class Planner {
       ++plan_.left_out["its rotated copies do not fit the memory"];
       return;
     }
-    p.estimate_us = std::max(
-        kind->law(context, guesses.data(), p.x.data()),
-        kind->cold ? kind->cold(context, guesses.data(), p.x.data()) : 0);
-    p.launches =
-        std::max(launches_min, static_cast<int>(std::ceil(sample_us / p.estimate_us)));
+    p.estimate_us = std::max(kind->law(context, guesses.data(), p.x.data()),
+                             kind->cold ? kind->cold(context, guesses.data(), p.x.data()) : 0);
+    p.launches = std::max(launches_min, static_cast<int>(std::ceil(sample_us / p.estimate_us)));
     const double fill_s = p.pool_bytes / gpu_.memory_bandwidth.count() * 2;
-    p.seconds = prepare_s + fill_s +
-                std::min(measured_s_max, replays * p.launches * p.estimate_us * 1e-6);
+    p.seconds =
+        prepare_s + fill_s + std::min(measured_s_max, replays * p.launches * p.estimate_us * 1e-6);
     plan_.points.push_back(std::move(p));
   }
 
@@ -235,9 +231,9 @@ std::string render_plan(const CalibrationPlan& plan) {
   for (const auto& [name, line] : lines)
     table.row({name, fmt::format("{}", line.points), fmt::format("{:.2f} GB", line.pool * 1e-9),
                fmt::format("{:.1f} s", line.seconds)});
-  std::string out = fmt::format("{} plan {:016x}: {} on {}, tensor parallel {}, {} KV\n\n",
-                                plan.profile, plan.hash(), plan.model, plan.gpu,
-                                plan.tensor_parallel, name(plan.kv));
+  std::string out =
+      fmt::format("{} plan {:016x}: {} on {}, tensor parallel {}, {} KV\n\n", plan.profile,
+                  plan.hash(), plan.model, plan.gpu, plan.tensor_parallel, name(plan.kv));
   out += table.text();
   out += fmt::format("\n  {} points, about {:.0f} s\n", plan.points.size(), plan.seconds());
   for (const auto& [reason, count] : plan.left_out)
@@ -255,8 +251,8 @@ std::string plan_to_json(const CalibrationPlan& plan) {
     out += fmt::format(
         "{}\n{{\"point\":{},\"class\":{},\"bytes\":{:.0f},\"pool_bytes\":{:.0f},"
         "\"estimate_us\":{:.3f},\"launches\":{},\"seconds\":{:.3f}}}",
-        &p == plan.points.data() ? "" : ",", json_text(p.key()), json_text(p.kernel_class),
-        p.bytes, p.pool_bytes, p.estimate_us, p.launches, p.seconds);
+        &p == plan.points.data() ? "" : ",", json_text(p.key()), json_text(p.kernel_class), p.bytes,
+        p.pool_bytes, p.estimate_us, p.launches, p.seconds);
   out += "],\n\"left_out\":{";
   const char* comma = "";
   for (const auto& [reason, count] : plan.left_out) {

@@ -74,7 +74,8 @@ BoxFacts read_box(const std::string& root, const std::string& hypervisor) {
   std::error_code code;
   for (const auto& entry : fs::directory_iterator(sys / "devices/system/node", code)) {
     const auto name = entry.path().filename().string();
-    box.numa_nodes += name.starts_with("node") && name.size() > 4 && name[4] >= '0' && name[4] <= '9';
+    box.numa_nodes +=
+        name.starts_with("node") && name.size() > 4 && name[4] >= '0' && name[4] <= '9';
   }
   for (const auto& entry : fs::directory_iterator(sys / "bus/pci/devices", code)) {
     const fs::path& at = entry.path();
@@ -85,7 +86,8 @@ BoxFacts read_box(const std::string& root, const std::string& hypervisor) {
     gpu.address = at.filename().string();
     gpu.device = first_line(at / "device");
     const auto node = first_line(at / "numa_node");
-    gpu.numa_node = !node.empty() && node[0] >= '0' && node[0] <= '9' ? std::atoi(node.c_str()) : -1;
+    gpu.numa_node =
+        !node.empty() && node[0] >= '0' && node[0] <= '9' ? std::atoi(node.c_str()) : -1;
     gpu.link_speed_max = first_line(at / "max_link_speed");
     gpu.link_width_max = first_line(at / "max_link_width");
     const auto real = fs::canonical(at, code);
@@ -114,11 +116,11 @@ std::string cpu_hypervisor() {
 }
 
 std::string render_box(const BoxFacts& box) {
-  std::string out = fmt::format(
-      "{}{}\n{} NUMA node{}, {} NVIDIA GPU{}\n",
-      box.hypervisor.empty() ? "bare metal" : "guest of " + box.hypervisor,
-      box.product.empty() ? "" : ", " + box.product, box.numa_nodes, box.numa_nodes == 1 ? "" : "s",
-      box.gpus.size(), box.gpus.size() == 1 ? "" : "s");
+  std::string out =
+      fmt::format("{}{}\n{} NUMA node{}, {} NVIDIA GPU{}\n",
+                  box.hypervisor.empty() ? "bare metal" : "guest of " + box.hypervisor,
+                  box.product.empty() ? "" : ", " + box.product, box.numa_nodes,
+                  box.numa_nodes == 1 ? "" : "s", box.gpus.size(), box.gpus.size() == 1 ? "" : "s");
   for (const auto& gpu : box.gpus)
     out += fmt::format(
         "  {}  {}  NUMA {}  link {} x{}  behind {}\n", gpu.address, gpu.device,

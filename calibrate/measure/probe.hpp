@@ -10,9 +10,9 @@ std::string no_gpu_reason(const char* library);
 /// One PCI device as /sys shows it. In a guest the tree is the hypervisor's, not the board's, and
 /// link fields may be empty.
 struct PciGpu {
-  std::string address;  // "0000:01:00.0"
-  std::string device;   // "0x2bb5", of the vendor NVIDIA
-  int numa_node = -1;   // -1: the firmware does not say
+  std::string address;                         // "0000:01:00.0"
+  std::string device;                          // "0x2bb5", of the vendor NVIDIA
+  int numa_node = -1;                          // -1: the firmware does not say
   std::string link_speed_max, link_width_max;  // as written: "32.0 GT/s PCIe", "16"; "" if unknown
   std::vector<std::string> bridges;            // from the root to it
 };

@@ -25,7 +25,7 @@ std::string array(const List& list, Text text) {
   return out + "]";
 }
 
-std::string flags(const std::vector<Sample>& samples, bool Sample::* flag) {
+std::string flags(const std::vector<Sample>& samples, bool Sample::*flag) {
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < samples.size(); ++i)
     if (samples[i].*flag) indices.push_back(i);
@@ -97,8 +97,8 @@ class LineReader {
     if (!good_) return nullptr;
     const Json* value = json_.find(key);
     if (value && value->is(kind)) return value;
-    fail(value ? value->at : 0, value ? fmt::format("'{}' must be {}", key, what)
-                                      : fmt::format("'{}' is missing", key));
+    fail(value ? value->at : 0,
+         value ? fmt::format("'{}' must be {}", key, what) : fmt::format("'{}' is missing", key));
     return nullptr;
   }
   void fail(std::size_t at, std::string message, std::string hint = {}) {
@@ -183,8 +183,8 @@ RawPoint point_of(LineReader& in, int line) {
 }  // namespace
 
 const RawPoint* RawFile::find(const std::string& key) const {
-  const auto it = std::find_if(points.begin(), points.end(),
-                               [&](const RawPoint& p) { return p.key == key; });
+  const auto it =
+      std::find_if(points.begin(), points.end(), [&](const RawPoint& p) { return p.key == key; });
   return it == points.end() ? nullptr : &*it;
 }
 
@@ -323,8 +323,7 @@ RunCounts run_plan(const CalibrationPlan& plan, MeasuringBackEnd& back_end,
       out.state = PointState::failed;
       out.reason = "the back end gave no sample";
     }
-    if (out.state == PointState::ok)
-      out.state = judge(out.samples, stop == Stop::settled).state;
+    if (out.state == PointState::ok) out.state = judge(out.samples, stop == Stop::settled).state;
     ++counts.states[out.state];
     if (out.state != PointState::ok)
       counts.problems.push_back(fmt::format("{}: {}{}{}", out.key, name(out.state),

@@ -32,7 +32,8 @@ double median_half_width(const std::vector<double>& values) {
   if (values.size() < 6) return 1;
   const double spread = 1.96 * std::sqrt(n) / 2;  // of the count below the median
   const auto low = static_cast<std::size_t>(std::max(0.0, std::floor(n / 2 - spread)));
-  const auto high = std::min(values.size() - 1, static_cast<std::size_t>(std::ceil(n / 2 + spread)));
+  const auto high =
+      std::min(values.size() - 1, static_cast<std::size_t>(std::ceil(n / 2 + spread)));
   const double median = percentile(values, 50);
   return median > 0 ? (values[high] - values[low]) / 2 / median : 1;
 }
@@ -79,9 +80,8 @@ Judgement judge(const std::vector<Sample>& samples, bool settled) {
   }
   const auto flagged = outliers(all);
   std::vector<std::size_t> excused;
-  std::copy_if(flagged.begin(), flagged.end(), std::back_inserter(excused), [&](std::size_t i) {
-    return samples[i].throttled || samples[i].stolen;
-  });
+  std::copy_if(flagged.begin(), flagged.end(), std::back_inserter(excused),
+               [&](std::size_t i) { return samples[i].throttled || samples[i].stolen; });
   Judgement out;
   out.outliers = flagged.size();
   if (static_cast<double>(excused.size()) < share_max * n) {

@@ -1,7 +1,7 @@
 // A GPU that is not there: the shipped tables of a card where they cover a point, its law with the
-// guessed numbers else, each sample with noise, now and then an outlier or an episode of low clocks.
-// Each point draws from a stream of its own, so that a resumed run is the run.
-// Leaves out: drift, correlation between samples, anything a new kernel would do.
+// guessed numbers else, each sample with noise, now and then an outlier or an episode of low
+// clocks. Each point draws from a stream of its own, so that a resumed run is the run. Leaves out:
+// drift, correlation between samples, anything a new kernel would do.
 
 #include <algorithm>
 #include <optional>
@@ -29,7 +29,7 @@ class Synthetic final : public MeasuringBackEnd {
     if (p.kernel_class == o_.unverified)
       return {PointState::unverified, "its result differs from the reference, as asked"};
     truth_us_ = truth(p);
-    random_.emplace(o_.seed, "calibrate " + p.key());
+    random_.emplace(static_cast<std::uint64_t>(o_.seed), "calibrate " + p.key());
     slow_ = random_->uniform() < o_.throttling ? episode_samples : 0;
     return {};
   }
@@ -73,13 +73,12 @@ class Synthetic final : public MeasuringBackEnd {
 };
 
 const Registered<MeasuringBackEndKind> me(
-    "synthetic",
-    {"a card's shipped tables and laws with seeded noise",
-     [](const BackEndOptions& options)
-         -> tl::expected<std::unique_ptr<MeasuringBackEnd>, BackEndRefusal> {
-       auto tables = load_kernel_tables(options.gpu, options.gpu.id);
-       if (!tables) return tl::unexpected(BackEndRefusal{false, tables.error()});
-       return std::make_unique<Synthetic>(options, std::move(*tables));
-     }});
+    "synthetic", {"a card's shipped tables and laws with seeded noise",
+                  [](const BackEndOptions& options)
+                      -> tl::expected<std::unique_ptr<MeasuringBackEnd>, BackEndRefusal> {
+                    auto tables = load_kernel_tables(options.gpu, options.gpu.id);
+                    if (!tables) return tl::unexpected(BackEndRefusal{false, tables.error()});
+                    return std::make_unique<Synthetic>(options, std::move(*tables));
+                  }});
 
 }  // namespace

@@ -25,14 +25,13 @@ inline std::vector<std::int64_t> gathered_slots(const std::vector<std::int32_t>&
                                                 std::int64_t page_size,
                                                 const std::vector<std::int32_t>& picks) {
   std::vector<std::int64_t> out;
-  for (const auto pick : picks)
-    out.push_back(pick < 0 ? -1 : paged_slot(pages, page_size, pick));
+  for (const auto pick : picks) out.push_back(pick < 0 ? -1 : paged_slot(pages, page_size, pick));
   return out;
 }
 
 /// Rows of a batch sorted by expert, as grouped GEMMs take them: `rows[offsets[e]] ..
-/// rows[offsets[e + 1] - 1]` are the pairs token x top_k + rank that go to expert e, in the order of
-/// the tokens.
+/// rows[offsets[e + 1] - 1]` are the pairs token x top_k + rank that go to expert e, in the order
+/// of the tokens.
 struct ExpertRows {
   std::vector<std::int32_t> offsets;  // experts + 1
   std::vector<std::int32_t> rows;     // tokens x top_k

@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 /// One word below the command. `setup` declares its options and returns what to do.
 struct CalibrateCommand {
-  const char *name, *help, *example;
-  std::function<Exit()> (*setup)(CLI::App& app);
+  std::string help, example;
+  std::function<Exit()> (*setup)(CommandLine& line);
 };
 
 Exit refuse(std::string message, std::string hint = {}) {
@@ -57,11 +57,11 @@ Exit probe(const ProbeOptions& o) {
   return why.empty() ? Exit::fine : say_no_gpu(why);
 }
 
-std::function<Exit()> setup_probe(CLI::App& app) {
+std::function<Exit()> setup_probe(CommandLine& line) {
   const auto o = std::make_shared<ProbeOptions>();
-  app.add_option("--root", o->root, "folder that holds sys/ (/)");
-  app.add_option("--gpu", o->gpu, "the card's file in hardware/gpus, for the machine file");
-  app.add_option("-o,--output", o->output, "write a draft of a machine file");
+  line.add("--root", o->root, "folder that holds sys/ (/)");
+  line.add("--gpu", o->gpu, "the card's file in hardware/gpus, for the machine file");
+  line.add("-o,--output", o->output, "write a draft of a machine file");
   return [o] { return probe(*o); };
 }
 
@@ -72,13 +72,13 @@ struct PlanArguments {
   int tensor_parallel = 8;
 };
 
-void add_plan_options(CLI::App& app, PlanArguments& p) {
-  app.add_option("--gpu", p.gpu, "the card, a file of hardware/gpus")->required();
-  app.add_option("--model", p.model, "a file of models/zoo (glm-5-nvfp4)");
-  app.add_option("--tensor-parallel", p.tensor_parallel, "GPUs that share a layer (8)");
-  app.add_option("--profile", p.profile, "smoke (a minute), quick (three) or full (fifteen)")
-      ->check(CLI::IsMember(plan_profiles()));
-  app.add_option("--kv-cache-dtype", p.kv, "bf16 or fp8")->check(CLI::IsMember({"bf16", "fp8"}));
+void add_plan_options(CommandLine& line, PlanArguments& p) {
+  line.add("--gpu", p.gpu, "the card, a file of hardware/gpus").required();
+  line.add("--model", p.model, "a file of models/zoo (glm-5-nvfp4)");
+  line.add("--tensor-parallel", p.tensor_parallel, "GPUs that share a layer (8)");
+  line.add("--profile", p.profile, "smoke (a minute), quick (three) or full (fifteen)")
+      .one_of(plan_profiles());
+  line.add("--kv-cache-dtype", p.kv, "bf16 or fp8").one_of({"bf16", "fp8"});
 }
 
 struct Planned {
@@ -111,11 +111,11 @@ Expected<Planned> make(const PlanArguments& p) {
   return Planned{*gpu, make_plan(model, *gpu, options)};
 }
 
-std::function<Exit()> setup_plan(CLI::App& app) {
+std::function<Exit()> setup_plan(CommandLine& line) {
   const auto p = std::make_shared<PlanArguments>();
   const auto format = std::make_shared<std::string>("table");
-  add_plan_options(app, *p);
-  app.add_option("--format", *format, "table or json")->check(CLI::IsMember({"table", "json"}));
+  add_plan_options(line, *p);
+  line.add("--format", *format, "table or json").one_of({"table", "json"});
   return [p, format] {
     const auto planned = make(*p);
     if (!planned) return report_errors(planned.error());
@@ -237,18 +237,18 @@ Exit run(const RunArguments& o) {
   return counts.left > 0 ? Exit::interrupted : Exit::fine;
 }
 
-std::function<Exit()> setup_run(CLI::App& app) {
+std::function<Exit()> setup_run(CommandLine& line) {
   const auto o = std::make_shared<RunArguments>();
-  add_plan_options(app, o->plan);
-  app.add_option("--backend", o->backend, "cuda, synthetic or replay (cuda)");
-  app.add_option("-o,--output", o->output, "raw file, continued when it exists (GPU.jsonl)");
-  app.add_option("--recording", o->back_end.recording, "replay: the raw file to play");
-  app.add_option("--seed", o->back_end.seed, "synthetic: of the noise (1)");
-  app.add_option("--noise", o->back_end.noise, "synthetic: of one sample, relative (0.01)");
-  app.add_option("--unverified", o->back_end.unverified,
-                 "synthetic: a kernel class that fails its check");
-  app.add_flag("--again", o->again, "measure again what failed or was disturbed");
-  app.add_flag("--accept-changes", o->accept_changes, "continue a file of another device or driver");
+  add_plan_options(line, o->plan);
+  line.add("--backend", o->backend, "cuda, synthetic or replay (cuda)");
+  line.add("-o,--output", o->output, "raw file, continued when it exists (GPU.jsonl)");
+  line.add("--recording", o->back_end.recording, "replay: the raw file to play");
+  line.add("--seed", o->back_end.seed, "synthetic: of the noise (1)");
+  line.add("--noise", o->back_end.noise, "synthetic: of one sample, relative (0.01)");
+  line.add("--unverified", o->back_end.unverified,
+           "synthetic: a kernel class that fails its check");
+  line.add("--again", o->again, "measure again what failed or was disturbed");
+  line.add("--accept-changes", o->accept_changes, "continue a file of another device or driver");
   return [o] { return run(*o); };
 }
 
@@ -288,26 +288,26 @@ Exit fit(const FitArguments& o) {
     if (!write_whole(path.string(), write_kernel_sets(gpu->id, sets)))
       return refuse(fmt::format("'{}' cannot be written", path.string()));
   }
-  print_result(render_fit(*fitted) +
-               fmt::format("  use them: ceiling run SCENARIO --set engine.kernel_tables={}\n",
-                           o.output));
+  print_result(
+      render_fit(*fitted) +
+      fmt::format("  use them: ceiling run SCENARIO --set engine.kernel_tables={}\n", o.output));
   return Exit::fine;
 }
 
-std::function<Exit()> setup_fit(CLI::App& app) {
+std::function<Exit()> setup_fit(CommandLine& line) {
   const auto o = std::make_shared<FitArguments>();
-  app.add_option("FILE", o->files, "raw files of one box")->required();
-  app.add_option("-o,--output", o->output, "folder for its tables")->required();
-  app.add_flag("--accept-changes", o->accept_changes, "fit files of several devices or drivers");
+  line.add("FILE", o->files, "raw files of one box").required();
+  line.add("-o,--output", o->output, "folder for its tables").required();
+  line.add("--accept-changes", o->accept_changes, "fit files of several devices or drivers");
   return [o] { return fit(*o); };
 }
 
-std::function<Exit()> setup_compare(CLI::App& app) {
+std::function<Exit()> setup_compare(CommandLine& line) {
   const auto paths = std::make_shared<std::array<std::string, 2>>();
   const auto format = std::make_shared<std::string>("table");
-  app.add_option("BEFORE", (*paths)[0], "raw file")->required();
-  app.add_option("AFTER", (*paths)[1], "raw file")->required();
-  app.add_option("--format", *format, "table or json")->check(CLI::IsMember({"table", "json"}));
+  line.add("BEFORE", (*paths)[0], "raw file").required();
+  line.add("AFTER", (*paths)[1], "raw file").required();
+  line.add("--format", *format, "table or json").one_of({"table", "json"});
   return [paths, format] {
     Diagnostics errors;
     const auto before = read_raw((*paths)[0]), after = read_raw((*paths)[1]);
@@ -320,31 +320,27 @@ std::function<Exit()> setup_compare(CLI::App& app) {
   };
 }
 
-constexpr CalibrateCommand words[] = {
-    {"probe", "what the box is, as far as it can be seen without measuring",
-     "ceiling calibrate probe -o my-box.yaml", setup_probe},
-    {"plan", "the points to measure for a model, their bytes and seconds; needs no GPU",
-     "ceiling calibrate plan --gpu rtx-pro-6000-server --profile full", setup_plan},
-    {"run", "measures the plan into a raw file, or what of it is missing there",
-     "ceiling calibrate run --backend synthetic --gpu rtx-pro-6000-server -o raw.jsonl", setup_run},
-    {"fit", "kernel tables from raw files", "ceiling calibrate fit raw.jsonl -o my-tables",
-     setup_fit},
-    {"compare", "what moved beyond noise between two raw files",
-     "ceiling calibrate compare before.jsonl after.jsonl", setup_compare}};
+const Registered<CalibrateCommand> words[] = {
+    {"probe",
+     {"what the box is, as far as it can be seen without measuring",
+      "ceiling calibrate probe -o my-box.yaml", setup_probe}},
+    {"plan",
+     {"the points to measure for a model, their bytes and seconds; needs no GPU",
+      "ceiling calibrate plan --gpu rtx-pro-6000-server --profile full", setup_plan}},
+    {"run",
+     {"measures the plan into a raw file, or what of it is missing there",
+      "ceiling calibrate run --backend synthetic --gpu rtx-pro-6000-server -o raw.jsonl",
+      setup_run}},
+    {"fit",
+     {"kernel tables from raw files", "ceiling calibrate fit raw.jsonl -o my-tables", setup_fit}},
+    {"compare",
+     {"what moved beyond noise between two raw files",
+      "ceiling calibrate compare before.jsonl after.jsonl", setup_compare}}};
 
-std::function<Exit()> setup(CLI::App& app) {
-  const auto actions = std::make_shared<std::map<CLI::App*, std::function<Exit()>>>();
-  for (const auto& word : words) {
-    CLI::App* sub = app.add_subcommand(word.name, word.help);
-    sub->footer(fmt::format("\nexample: {}\n", word.example));
-    (*actions)[sub] = word.setup(*sub);
-  }
-  app.require_subcommand(1);
-  return [&app, actions] { return (*actions)[app.get_subcommands().front()](); };
-}
-
-const Registered<Command> me(
-    "calibrate", {7, "kernel times of a box: what to measure, measuring, tables from it",
-                  "ceiling calibrate run --backend synthetic --gpu rtx-pro-6000-server", setup});
+const Registered<Command> me("calibrate",
+                             {7,
+                              "kernel times of a box: what to measure, measuring, tables from it",
+                              "ceiling calibrate run --backend synthetic --gpu rtx-pro-6000-server",
+                              choose<CalibrateCommand>});
 
 }  // namespace

@@ -6,9 +6,9 @@
 
 #include "hardware/collective/staging.hpp"
 #include "sim/base/assert.hpp"
+#include "sim/scenario/box_tables.hpp"
 #include "sim/scenario/build_file.hpp"
 #include "sim/scenario/collective_files.hpp"
-#include "sim/scenario/box_tables.hpp"
 #include "sim/scenario/data.hpp"
 #include "sim/scenario/kernel_files.hpp"
 #include "sim/scenario/machine_file.hpp"
@@ -218,8 +218,7 @@ Expected<Inputs> resolve(const Scenario& scenario) {
           else
             errors.append(measured.error());
         }
-        if (const Settings* folder = engine->find("kernel_tables");
-            folder && !in.laws.is_null()) {
+        if (const Settings* folder = engine->find("kernel_tables"); folder && !in.laws.is_null()) {
           Reading ignored;  // as above
           use_box_tables(*folder, read_gpu(in.gpu_id, in.gpu, ignored), in.build, in.laws, in.files,
                          errors);
@@ -399,8 +398,8 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
   if (reading.errors.empty()) {
     const Settings laws = e->laws();
     if (wants_tables(e->build_.back_ends, laws)) {
-      auto tables = shared_kernel_tables(
-          e->gpu_, in.tables_id, text_of(in.scenario.at("engine.kernel_tables")));
+      auto tables = shared_kernel_tables(e->gpu_, in.tables_id,
+                                         text_of(in.scenario.at("engine.kernel_tables")));
       if (!tables) return tl::unexpected(tables.error());
       e->tables_ = std::move(*tables);
     }

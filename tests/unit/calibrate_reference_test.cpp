@@ -42,8 +42,8 @@ TEST_CASE("UE4M3 codes round trip, rise, and end at 448") {
   }
   CHECK(to_ue4m3(1e6) == 0x7e);
   CHECK(to_ue4m3(-1) == 0x7f);
-  CHECK(from_ue4m3(to_ue4m3(1.0625)) == 1);      // between 1 (0x38) and 1.125 (0x39): the even code
-  CHECK(from_ue4m3(to_ue4m3(1.1875)) == 1.25);   // between 1.125 (0x39) and 1.25 (0x3a)
+  CHECK(from_ue4m3(to_ue4m3(1.0625)) == 1);     // between 1 (0x38) and 1.125 (0x39): the even code
+  CHECK(from_ue4m3(to_ue4m3(1.1875)) == 1.25);  // between 1.125 (0x39) and 1.25 (0x3a)
 }
 
 TEST_CASE("the swizzle of scales is one to one within its padded bytes") {
@@ -58,9 +58,9 @@ TEST_CASE("the swizzle of scales is one to one within its padded bytes") {
       CHECK(seen.insert(at).second);
     }
   CHECK(swizzled_scale(1, 0, 6) == 16);
-  CHECK(swizzled_scale(32, 0, 6) == 4);          // shares 16 bytes with row 0
-  CHECK(swizzled_scale(0, 4, 6) == 512);         // next tile along K
-  CHECK(swizzled_scale(128, 0, 6) == 2 * 512);   // next tile of rows: two tiles lie along K
+  CHECK(swizzled_scale(32, 0, 6) == 4);         // shares 16 bytes with row 0
+  CHECK(swizzled_scale(0, 4, 6) == 512);        // next tile along K
+  CHECK(swizzled_scale(128, 0, 6) == 2 * 512);  // next tile of rows: two tiles lie along K
   CHECK(swizzled_scale(97, 3, 6) == 16 + 3 * 4 + 3);
 }
 
@@ -80,8 +80,9 @@ TEST_CASE("rows sorted by expert hold every pick once, in the order of the token
   const auto picks = draw_routing(tokens, top_k, weights, [&] { return random.uniform(); });
   REQUIRE(picks.size() == 150);
   for (int t = 0; t < tokens; ++t)  // no expert twice for one token
-    CHECK(std::set<std::int32_t>(picks.begin() + t * top_k, picks.begin() + (t + 1) * top_k)
-              .size() == 3);
+    CHECK(
+        std::set<std::int32_t>(picks.begin() + t * top_k, picks.begin() + (t + 1) * top_k).size() ==
+        3);
   const auto sorted = sort_by_expert(picks, 8);
   CHECK(sorted.offsets.front() == 0);
   CHECK(sorted.offsets.back() == 150);
