@@ -12,7 +12,7 @@
 #include "sim/scenario/predict.hpp"
 
 /// How a command ends: the exit codes of the contract.
-enum class Exit { fine = 0, expectation_failed = 1, bad_input = 2, interrupted = 130 };
+enum class Exit { fine = 0, expectation_failed = 1, bad_input = 2, no_gpu = 3, interrupted = 130 };
 
 /// One verb of the command line, in one file. `setup` declares its options on `line` and returns
 /// what to do once they are parsed.

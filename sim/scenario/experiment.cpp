@@ -6,6 +6,7 @@
 
 #include "hardware/collective/staging.hpp"
 #include "sim/base/assert.hpp"
+#include "sim/scenario/box_tables.hpp"
 #include "sim/scenario/build_file.hpp"
 #include "sim/scenario/collective_files.hpp"
 #include "sim/scenario/data.hpp"
@@ -217,6 +218,11 @@ Expected<Inputs> resolve(const Scenario& scenario) {
           else
             errors.append(measured.error());
         }
+        if (const Settings* folder = engine->find("kernel_tables"); folder && !in.laws.is_null()) {
+          Reading ignored;  // as above
+          use_box_tables(*folder, read_gpu(in.gpu_id, in.gpu, ignored), in.build, in.laws, in.files,
+                         errors);
+        }
       }
     } else if (!kind.empty()) {
       errors.error(engine->where(),
@@ -320,7 +326,8 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
     Section s(*in.scenario.find("engine"), "engine", reading);
     const auto kind = s.word("kind", Registry<EngineKind>::names());
     s.take("build");
-    s.take("version");  // chose the build
+    s.take("version");        // chose the build
+    s.take("kernel_tables");  // chose its back ends
     e->tensor_parallel_ = s.optional<int>("tensor_parallel", 1, between(1, 1024));
     e->kv_ = parse_precision(s, "kv_cache_dtype", e->build_.kv);
     e->bf16_activations_ = s.word("moe_activations", {"a4", "a16"},
@@ -391,7 +398,8 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
   if (reading.errors.empty()) {
     const Settings laws = e->laws();
     if (wants_tables(e->build_.back_ends, laws)) {
-      auto tables = shared_kernel_tables(e->gpu_, in.tables_id);
+      auto tables = shared_kernel_tables(e->gpu_, in.tables_id,
+                                         text_of(in.scenario.at("engine.kernel_tables")));
       if (!tables) return tl::unexpected(tables.error());
       e->tables_ = std::move(*tables);
     }
@@ -415,6 +423,7 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
 Settings Experiment::laws() const {
   Settings laws = inputs_.laws;
   if (!fitted_ || !build_.moe_rate) return laws;
+  if (build_.back_ends.moe == box_back_end) return laws;  // timed on the box itself
   const std::string law = "moe." + build_.back_ends.moe;
   if (!laws.at(law)) return laws;  // read_cost_models says so
   const Settings* rate = inputs_.build.at("fitted.moe_rate");

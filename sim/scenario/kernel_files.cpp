@@ -26,9 +26,8 @@ Expected<GpuSpec> load_gpu_file(const std::string& name) {
   return gpu;
 }
 
-Expected<KernelTables> load_kernel_tables(const GpuSpec& gpu, const std::string& tables_of,
-                                          const std::vector<std::string>& classes) {
-  const fs::path folder = fs::path(data_folder()) / "hardware/tables" / tables_of;
+Diagnostics add_table_folder(KernelTables& tables, const std::string& folder, const GpuSpec& gpu,
+                             const std::vector<std::string>& classes) {
   std::vector<fs::path> files;
   std::error_code code;
   for (const auto& entry : fs::directory_iterator(folder, code)) {
@@ -40,7 +39,6 @@ Expected<KernelTables> load_kernel_tables(const GpuSpec& gpu, const std::string&
       files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
-  KernelTables out;
   Diagnostics errors;
   for (const auto& path : files) {
     std::ifstream in(path, std::ios::binary);
@@ -50,24 +48,36 @@ Expected<KernelTables> load_kernel_tables(const GpuSpec& gpu, const std::string&
     if (!sets)
       errors.append(sets.error());
     else
-      out.add(std::move(*sets), gpu);
+      tables.add(std::move(*sets), gpu);
   }
-  if (!errors.empty()) return tl::unexpected(errors);
+  return errors;
+}
+
+Expected<KernelTables> load_kernel_tables(const GpuSpec& gpu, const std::string& tables_of,
+                                          const std::vector<std::string>& classes) {
+  KernelTables out;
+  const auto folder = fs::path(data_folder()) / "hardware/tables" / tables_of;
+  if (auto errors = add_table_folder(out, folder.string(), gpu, classes); !errors.empty())
+    return tl::unexpected(std::move(errors));
   return out;
 }
 
 Expected<std::shared_ptr<const KernelTables>> shared_kernel_tables(const GpuSpec& gpu,
-                                                                   const std::string& tables_of) {
+                                                                   const std::string& tables_of,
+                                                                   const std::string& box_folder) {
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<const KernelTables>> loaded;
   const std::lock_guard lock(mutex);
-  auto& tables = loaded[fmt::format("{} {} {}", data_folder(), tables_of, gpu.id)];
+  auto& tables = loaded[fmt::format("{} {} {} {}", data_folder(), tables_of, gpu.id, box_folder)];
   if (!tables) {
     auto fresh =
         load_kernel_tables(gpu, tables_of,
                            {"gemm", "mla_bmm", "moe", "generation_mla", "context_mla",
                             "generation_attention", "context_attention", "mixed_attention"});
     if (!fresh) return tl::unexpected(fresh.error());
+    if (!box_folder.empty())
+      if (auto errors = add_table_folder(*fresh, box_folder, gpu); !errors.empty())
+        return tl::unexpected(std::move(errors));
     tables = std::make_shared<const KernelTables>(std::move(*fresh));
   }
   return tables;

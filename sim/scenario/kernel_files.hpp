@@ -12,7 +12,13 @@ Expected<GpuSpec> load_gpu_file(const std::string& name);
 Expected<KernelTables> load_kernel_tables(const GpuSpec& gpu, const std::string& tables_of,
                                           const std::vector<std::string>& classes = {});
 
+/// Adds the tables in a folder (*.table), or only those of some classes, made ready for `gpu`. What
+/// is damaged is told and left out.
+Diagnostics add_table_folder(KernelTables& tables, const std::string& folder, const GpuSpec& gpu,
+                             const std::vector<std::string>& classes = {});
+
 /// The tables that a forward pass is priced from (measured on the card `tables_of`, prepared for
-/// `gpu`), read once and shared by all experiments of the process.
-Expected<std::shared_ptr<const KernelTables>> shared_kernel_tables(const GpuSpec& gpu,
-                                                                   const std::string& tables_of);
+/// `gpu`) and those of a folder of the box itself ("": none), read once and shared by all
+/// experiments of the process.
+Expected<std::shared_ptr<const KernelTables>> shared_kernel_tables(
+    const GpuSpec& gpu, const std::string& tables_of, const std::string& box_folder = {});

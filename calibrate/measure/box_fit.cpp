@@ -1,0 +1,141 @@
+#include "calibrate/measure/box_fit.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "calibrate/import/row_checks.hpp"
+#include "calibrate/measure/json_text.hpp"
+#include "sim/report/table.hpp"
+
+Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) {
+  BoxFit out;
+  std::map<std::pair<std::string, std::map<std::string, std::string>>, KernelRows> groups;
+  for (const auto& file : files)
+    for (const auto& p : file.points) {
+      if (!fittable(p.state)) {
+        ++out.left_out[std::string(name(p.state))];
+        continue;
+      }
+      const KernelClass& kind = *KernelClasses::find(p.kernel_class);
+      auto words = p.words;
+      if (std::find(kind.words.begin(), kind.words.end(), "kernel_source") != kind.words.end())
+        words["kernel_source"] = p.kernel_source;
+      KernelRows& rows = groups[{p.kernel_class, words}];
+      rows.kernel_class = p.kernel_class;
+      rows.engine = box_engine;
+      rows.version = file.header.version;
+      rows.words = words;
+      rows.gpu = gpu.id;
+      rows.source = fmt::format("ceiling calibrate, {}, driver {}", file.header.device.device,
+                                file.header.device.driver);
+      rows.rows.push_back({p.x, judge(p.samples, true).median_us, p.line});
+    }
+  std::vector<KernelRows> all;
+  for (auto& [key, rows] : groups) {
+    auto checked =
+        merge_repeats(std::move(rows.rows), KernelClasses::find(rows.kernel_class)->axes.size());
+    if (!checked.rejected.empty())
+      out.left_out["measured twice, more than 20 % apart"] += checked.rejected.size();
+    rows.rows = std::move(checked.kept);
+    if (const auto bad = drop_faster_than(gpu, rows); bad > 0)
+      out.left_out["faster than this card can be"] += bad;
+    if (!rows.rows.empty()) all.push_back(std::move(rows));
+  }
+  Diagnostics errors;
+  if (all.empty()) {
+    std::string why;
+    for (const auto& [reason, count] : out.left_out)
+      why += fmt::format("{}{} {}", why.empty() ? "" : ", ", count, reason);
+    errors.error({}, fmt::format("no point can be fitted{}{}", why.empty() ? "" : ": ", why),
+                 "ceiling calibrate run measures points");
+    return tl::unexpected(errors);
+  }
+  KernelFitOptions options;
+  options.whole_curves = true;  // the plan chose its sizes; all are wanted
+  for (const auto& rows : all) {
+    std::vector<double> cross;
+    out.points += rows.rows.size();
+    out.sets[rows.kernel_class].push_back(
+        fit_kernel_set(rows, gpu, options, &cross, siblings_of(rows, all)));
+  }
+  return out;
+}
+
+std::string render_fit(const BoxFit& fit) {
+  Table table({"kernel class", "kernel", "rows", "median", "p90"});
+  table.left(1);
+  for (const auto& [kernel_class, sets] : fit.sets)
+    for (const auto& set : sets) {
+      std::string words;
+      for (const auto& [id, value] : set.words) words += (words.empty() ? "" : " ") + value;
+      table.row({kernel_class, words, fmt::format("{}", set.rows_measured),
+                 percent(set.error_median), percent(set.error_p90)});
+    }
+  std::string out = "errors on shapes left out of the fit\n\n" + table.text() + "\n";
+  out += fmt::format("  {} points fitted\n", fit.points);
+  for (const auto& [reason, count] : fit.left_out)
+    out += fmt::format("  {} points left out: {}\n", count, reason);
+  return out;
+}
+
+RawComparison compare_raw(const RawFile& before, const RawFile& after) {
+  RawComparison out;
+  for (const auto& a : before.points) {
+    const RawPoint* b = after.find(a.key);
+    if (!b) {
+      ++out.only_before;
+      continue;
+    }
+    if (a.state != b->state)
+      out.states.push_back(fmt::format("{}: {}, was {}", a.key, name(b->state), name(a.state)));
+    if (!fittable(a.state) || !fittable(b->state)) continue;
+    const Judgement x = judge(a.samples, true), y = judge(b->samples, true);
+    // Both medians are known to a 95 % interval; what lies outside their sum moved.
+    const double noise = x.half_width * x.median_us + y.half_width * y.median_us;
+    out.points.push_back(
+        {a.key, x.median_us, y.median_us, std::abs(y.median_us - x.median_us) > noise});
+  }
+  for (const auto& b : after.points) out.only_after += !before.find(b.key);
+  std::stable_sort(out.points.begin(), out.points.end(), [](const auto& a, const auto& b) {
+    const auto moved = [](const PointChange& c) { return std::abs(c.after_us / c.before_us - 1); };
+    return moved(a) > moved(b);
+  });
+  return out;
+}
+
+std::string render_comparison(const RawFile& before, const RawFile& after, const RawComparison& c) {
+  std::string out;
+  for (const auto& change : device_changes(before.header.device, after.header.device))
+    out += fmt::format("  {}\n", change);
+  Table table({"point", "before us", "after us", "change"});
+  std::size_t moved = 0;
+  constexpr std::size_t shown = 20;
+  for (const auto& p : c.points)
+    if (p.beyond_noise && moved++ < shown)
+      table.row({p.key, figure(p.before_us), figure(p.after_us),
+                 percent_error(p.after_us / p.before_us - 1)});
+  if (moved > 0) out += table.text() + "\n";
+  out += fmt::format("  {} of {} points moved beyond noise{}\n", moved, c.points.size(),
+                     moved > shown ? fmt::format("; the {} largest are shown", shown) : "");
+  for (std::size_t i = 0; i < std::min(shown, c.states.size()); ++i)
+    out += fmt::format("  {}\n", c.states[i]);
+  if (c.states.size() > shown) out += fmt::format("  and {} more\n", c.states.size() - shown);
+  if (c.only_before + c.only_after > 0)
+    out += fmt::format("  {} points only before, {} only after\n", c.only_before, c.only_after);
+  return out;
+}
+
+std::string comparison_to_json(const RawComparison& c) {
+  std::string out = "{\"schema\":1,\"points\":[";
+  for (const auto& p : c.points)
+    out += fmt::format("{}\n{{\"point\":{},\"before_us\":{},\"after_us\":{},\"beyond_noise\":{}}}",
+                       &p == c.points.data() ? "" : ",", json_text(p.key), p.before_us, p.after_us,
+                       p.beyond_noise);
+  out += "],\n\"states\":[";
+  for (const auto& s : c.states)
+    out += fmt::format("{}{}", &s == c.states.data() ? "" : ",", json_text(s));
+  return out +
+         fmt::format("],\"only_before\":{},\"only_after\":{}}}\n", c.only_before, c.only_after);
+}
