@@ -70,7 +70,7 @@ struct RunReport {
   std::vector<ResolvedValue> values;
   RunMetrics metrics;
   std::vector<RequestRecord> requests;  // in the order of their ends; empty when not asked for
-  std::vector<Interval> intervals;                      // one per metric; empty when not asked for
+  std::vector<Interval> intervals;      // one per metric; empty when not asked for
   std::vector<std::pair<std::string, double>> drivers;  // constants by their effect on output tok/s
   std::vector<ExpectResult> expect;
 
