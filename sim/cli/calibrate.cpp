@@ -76,7 +76,7 @@ void add_plan_options(CommandLine& line, PlanArguments& p) {
   line.add("--gpu", p.gpu, "the card, a file of hardware/gpus").required();
   line.add("--model", p.model, "a file of models/zoo (glm-5-nvfp4)");
   line.add("--tensor-parallel", p.tensor_parallel, "GPUs that share a layer (8)");
-  line.add("--profile", p.profile, "smoke (a minute), quick (three) or full (fifteen)")
+  line.add("--profile", p.profile, "smoke (at most a minute), quick (three) or full (fifteen)")
       .one_of(plan_profiles());
   line.add("--kv-cache-dtype", p.kv, "bf16 or fp8").one_of({"bf16", "fp8"});
 }
