@@ -46,9 +46,10 @@ std::string dtype(Precision p) { return p == Precision::bf16 ? "bfloat16" : std:
 // A sample lasts at least 200 us (events resolve half a microsecond) and eight launches.
 constexpr double sample_us = 200;
 constexpr int launches_min = 8;
-// Three replays to warm up and about thirty samples until the median stands; at most 1.5 s. Twenty
-// milliseconds to allocate, capture and check: assumed, no box was timed yet.
-constexpr double replays = 33, prepare_s = 0.02;
+// Three replays to warm up and about thirty samples until the median stands; at most 1.5 s. Before
+// that allocation, capture and up to 300 ms until the clocks are steady: 150 ms, assumed (no box
+// was timed yet).
+constexpr double replays = 33, prepare_s = 0.15;
 
 class Planner {
  public:

@@ -38,8 +38,8 @@ struct CalibrationPlan {
   std::uint64_t hash() const;
 };
 
-/// How densely the sizes are sampled, by the name of the profile: "smoke" (under a minute), "quick"
-/// (about three), "full" (about fifteen). Null for another word.
+/// How densely the sizes are sampled, by the name of the profile: "smoke" (at most a minute),
+/// "quick" (three), "full" (fifteen). Null for another word.
 struct PlanGrid {
   std::vector<double> tokens, context, batch, message_bytes;
 };

@@ -94,9 +94,11 @@ Judgement judge(const std::vector<Sample>& samples, bool settled) {
   out.p10_us = percentile(all, 10);
   out.p90_us = percentile(all, 90);
   out.half_width = median_half_width(all);
-  out.state = throttled >= share_max * n ? PointState::throttled
-              : stolen >= share_max * n  ? PointState::busy
-              : settled                  ? PointState::ok
-                                         : PointState::noisy;
+  // one of fifteen samples is more than 5 % and no episode
+  const auto often = [&](double count) { return count >= 2 && count >= share_max * n; };
+  out.state = often(throttled) ? PointState::throttled
+              : often(stolen)  ? PointState::busy
+              : settled        ? PointState::ok
+                               : PointState::noisy;
   return out;
 }

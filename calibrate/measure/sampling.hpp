@@ -32,8 +32,8 @@ std::vector<std::size_t> outliers(const std::vector<double>& samples_us);
 enum class PointState {
   ok,
   noisy,        // the stop rule gave up; the median is kept
-  throttled,    // 5 % of the samples and more at low clocks
-  busy,         // 5 % and more while something else ran
+  throttled,    // two samples and 5 % of them, or more, at low clocks
+  busy,         // as many while something else ran
   unverified,   // the kernel failed its self-check
   unsupported,  // the card or library has no such kernel
   failed,       // anything else, with the reason

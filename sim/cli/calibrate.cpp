@@ -76,7 +76,7 @@ void add_plan_options(CommandLine& line, PlanArguments& p) {
   line.add("--gpu", p.gpu, "the card, a file of hardware/gpus").required();
   line.add("--model", p.model, "a file of models/zoo (glm-5-nvfp4)");
   line.add("--tensor-parallel", p.tensor_parallel, "GPUs that share a layer (8)");
-  line.add("--profile", p.profile, "smoke (a minute), quick (three) or full (fifteen)")
+  line.add("--profile", p.profile, "smoke (at most a minute), quick (three) or full (fifteen)")
       .one_of(plan_profiles());
   line.add("--kv-cache-dtype", p.kv, "bf16 or fp8").one_of({"bf16", "fp8"});
 }
@@ -160,6 +160,9 @@ Exit run(const RunArguments& o) {
   if (!kind)
     return refuse(fmt::format("there is no back end '{}'", o.backend),
                   suggestion(o.backend, Registry<MeasuringBackEndKind>::names()));
+  if (const auto& name = o.back_end.unverified; !name.empty() && !KernelClasses::find(name))
+    return refuse(fmt::format("--unverified: there is no kernel class '{}'", name),
+                  suggestion(name, KernelClasses::names()));
   BackEndOptions options = o.back_end;
   options.gpu = planned->gpu;
   auto back_end = kind->open(options);
@@ -244,7 +247,8 @@ std::function<Exit()> setup_run(CommandLine& line) {
   line.add("-o,--output", o->output, "raw file, continued when it exists (GPU.jsonl)");
   line.add("--recording", o->back_end.recording, "replay: the raw file to play");
   line.add("--seed", o->back_end.seed, "synthetic: of the noise (1)");
-  line.add("--noise", o->back_end.noise, "synthetic: of one sample, relative (0.01)");
+  line.add("--noise", o->back_end.noise, "synthetic: of one sample, relative (0.01)")
+      .range(0.0, 0.5);
   line.add("--unverified", o->back_end.unverified,
            "synthetic: a kernel class that fails its check");
   line.add("--again", o->again, "measure again what failed or was disturbed");

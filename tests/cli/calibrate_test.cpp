@@ -43,9 +43,10 @@ TEST_CASE("the plan prints the same bytes as ever") {
         process::read_text(process::source_root() / "tests/cli/golden/calibrate-plan.txt"));
   const auto json =
       run({"calibrate", "plan", "--gpu", gpu, "--profile", "smoke", "--format", "json"});
+  const Json plan = Json::parse(json.out);
   double seconds = 0;
-  for (const auto& p : Json::parse(json.out)["points"]) seconds += double(p["seconds"]);
-  CHECK(double(Json::parse(json.out)["seconds"]) == Approx(seconds).margin(0.1));
+  for (const auto& p : plan["points"]) seconds += double(p["seconds"]);
+  CHECK(double(plan["seconds"]) == Approx(seconds).margin(0.1));
 }
 
 TEST_CASE("run, fit and a prediction on the box's own tables are one chain") {
@@ -68,7 +69,8 @@ TEST_CASE("run, fit and a prediction on the box's own tables are one chain") {
   CHECK(own != shipped);
   CHECK(own == Approx(shipped).epsilon(0.25));
 
-  SECTION("the file goes on where it was cut, to the same bytes") {
+  // the file goes on where it was cut, to the same bytes
+  {
     const std::string whole = process::read_text(raw);
     fs::resize_file(raw, whole.size() / 2);
     const auto again = measure(raw);
@@ -77,7 +79,8 @@ TEST_CASE("run, fit and a prediction on the box's own tables are one chain") {
     CHECK(process::read_text(raw) == whole);
     check_says(measure(raw).out, " 0 left");
   }
-  SECTION("a replay fits to the same tables") {
+  // a replay fits to the same tables
+  {
     const std::string copy = (folder.path() / "replay.jsonl").string(),
                       same = (folder.path() / "same").string();
     REQUIRE(run({"calibrate", "run", "--backend", "replay", "--recording", raw, "--gpu", gpu,
@@ -89,7 +92,8 @@ TEST_CASE("run, fit and a prediction on the box's own tables are one chain") {
             process::read_text(fs::path(same) / entry.path().filename()));
     check_says(run({"calibrate", "compare", raw, copy}).out, "  0 of ");
   }
-  SECTION("a file of another card is refused, and taken when told so") {
+  // a file of another driver is refused, and taken when told so
+  {
     std::string text = process::read_text(raw);
     text.replace(text.find("\"driver\":\"none\""), 15, "\"driver\":\"580.1\"");
     const auto other = folder.write("other.jsonl", text);
