@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/import/row_checks.hpp"
-#include "calibrate/measure/json_text.hpp"
+#include "sim/base/json_text.hpp"
 #include "sim/report/table.hpp"
 
 Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) {

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "calibrate/measure/json_text.hpp"
+#include "sim/base/json_text.hpp"
 #include "calibrate/measure/sampling.hpp"
 #include "models/graph/graph.hpp"
 #include "sim/base/assert.hpp"

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "calibrate/measure/json_text.hpp"
+#include "sim/base/json_text.hpp"
 #include "sim/base/json.hpp"
 
 namespace {
