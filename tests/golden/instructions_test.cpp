@@ -12,7 +12,8 @@
 
 namespace {
 
-constexpr int short_run = 4'000, long_run = 12'000;
+// Long enough that the histogram of gaps has gone over to buckets.
+constexpr int short_run = 20'000, long_run = 30'000;
 
 std::int64_t instructions(const std::string& engine, int requests) {
   const process::TemporaryFolder folder;
