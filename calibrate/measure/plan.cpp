@@ -10,10 +10,10 @@
 
 #include <fmt/format.h>
 
-#include "sim/base/json_text.hpp"
 #include "calibrate/measure/sampling.hpp"
 #include "models/graph/graph.hpp"
 #include "sim/base/assert.hpp"
+#include "sim/base/json_text.hpp"
 #include "sim/report/table.hpp"
 
 namespace {

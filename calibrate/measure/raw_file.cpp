@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "sim/base/json_text.hpp"
 #include "sim/base/json.hpp"
+#include "sim/base/json_text.hpp"
 
 namespace {
 
