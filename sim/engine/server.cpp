@@ -78,10 +78,10 @@ bool Server::run(Load& load) {
     setup_.scheduler->next_batch(view, plan);
     if (!plan.idle()) {
       idle_told_ = false;
-      Pass pass = spare_pass();
-      apply(plan, pass);
-      const TimePoint host_free = launch(pass);
-      launched(pass);
+      std::unique_ptr<Pass> pass = spare_pass();
+      apply(plan, *pass);
+      const TimePoint host_free = launch(*pass);
+      launched(*pass);
       if (plan.hold) {
         SIM_ASSERT(plan.decode && plan.extend.empty());
         hold_ = plan.hold;
@@ -279,9 +279,9 @@ void Server::retract(const RequestView& request) {
 
 // ---- passes ----
 
-Server::Pass Server::spare_pass() {
-  if (spare_.empty()) return {};
-  Pass pass = std::move(spare_.back());
+std::unique_ptr<Server::Pass> Server::spare_pass() {
+  if (spare_.empty()) return std::make_unique<Pass>();
+  std::unique_ptr<Pass> pass = std::move(spare_.back());
   spare_.pop_back();
   return pass;
 }
@@ -362,12 +362,12 @@ TimePoint Server::launch(Pass& pass) {
 }
 
 void Server::await_oldest(TimePoint host_free) {
-  Pass oldest = std::move(in_flight_.front());
+  std::unique_ptr<Pass> oldest = std::move(in_flight_.front());
   in_flight_.pop_front();
-  now_ = std::max(host_free, oldest.record.finished) + oldest.record.batch * host_.per_sequence;
-  oldest.record.processed = now_;
-  collect(oldest);
-  oldest.clear();
+  now_ = std::max(host_free, oldest->record.finished) + oldest->record.batch * host_.per_sequence;
+  oldest->record.processed = now_;
+  collect(*oldest);
+  oldest->clear();
   spare_.push_back(std::move(oldest));
 }
 

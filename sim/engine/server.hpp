@@ -136,7 +136,7 @@ class Server : protected KvLedger {
 
   TimePoint now_;
   TimePoint gpu_free_;
-  std::deque<Pass> in_flight_;
+  std::deque<std::unique_ptr<Pass>> in_flight_;
   std::optional<Hold> hold_;  // of the last plan, while nothing has happened since
 
  private:
@@ -146,13 +146,13 @@ class Server : protected KvLedger {
   TimePoint launch(Pass& pass);
   void await_oldest(TimePoint host_free);
   void collect(Pass& pass);
-  Pass spare_pass();
+  std::unique_ptr<Pass> spare_pass();
 
   Load* load_ = nullptr;
   TimePoint path_free_;  // the tokeniser takes one request after the other
   std::int64_t serials_ = 0;
   bool idle_told_ = false;
-  std::vector<Pass> spare_;
+  std::vector<std::unique_ptr<Pass>> spare_;
   std::vector<RequestId> admitted_;  // in the plan being made
 };
 

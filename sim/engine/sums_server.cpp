@@ -178,9 +178,9 @@ class SumsServer final : public Server {
     view.decode_pages = pages_of_next(launched_);
     view.reserved_tokens = reserved_ - reserving_ * collected_ + clipped_ * sizes_.reserve_clip;
     // The first token of those whose prompt is just being computed is not known yet.
-    for (const Pass& pass : in_flight_) {
-      if (pass.decode_number > 0) continue;
-      for (const Member& m : pass.extended)
+    for (const auto& pass : in_flight_) {
+      if (pass->decode_number > 0) continue;
+      for (const Member& m : pass->extended)
         if (m.makes_token && m.still_there() &&
             may_make(*m.request, run(*m.request)) < sizes_.reserve_clip)
           ++view.reserved_tokens;
@@ -301,13 +301,13 @@ class SumsServer final : public Server {
       if (collected_ > u.joined) r.last_token = last_decode_;
     }
     // Its token in the pass in flight is lost, or kept and then followed by itself.
-    for (Pass& pass : in_flight_) {
-      const bool prefills = pass.number == u.prefill_pass;
+    for (const auto& pass : in_flight_) {
+      const bool prefills = pass->number == u.prefill_pass;
       const bool decodes =
-          pass.decode_number > u.joined && (u.decodes || pass.decode_number <= u.left);
+          pass->decode_number > u.joined && (u.decodes || pass->decode_number <= u.left);
       if (!prefills && !decodes) continue;
-      if (decodes) ++pass.dropped;
-      if (rules_.keeps_token_in_flight) pass.kept.push_back({&r, r.serial, r.retractions, true});
+      if (decodes) ++pass->dropped;
+      if (rules_.keeps_token_in_flight) pass->kept.push_back({&r, r.serial, r.retractions, true});
     }
     leave(r, u);
   }
@@ -349,8 +349,8 @@ class SumsServer final : public Server {
     SIM_ASSERT(r.generated == r.output);
     r.last_token = at_client;
     if (u.decodes)
-      for (Pass& later : in_flight_)
-        if (later.decode_number > u.joined) ++later.dropped;
+      for (const auto& later : in_flight_)
+        if (later->decode_number > u.joined) ++later->dropped;
     leave(r, u);
     finish(r, at_client);
   }
@@ -425,7 +425,7 @@ class SumsServer final : public Server {
     if (decoding_ == 0 || prefilling_ || !fresh_.empty() || finishes_.empty()) return false;
     if (streaming_ != decoding_) return false;
     if (depth == 2) {
-      const Pass& p = in_flight_.front();
+      const Pass& p = *in_flight_.front();
       if (!p.extended.empty() || p.record.batch != decoding_ || p.dropped > 0 ||
           !p.finishing.empty() || !p.kept.empty())
         return false;
@@ -443,7 +443,8 @@ class SumsServer final : public Server {
     n = std::min(n, (pages / decoding_ - 1) * page_size());
     if (n < 2) return false;
 
-    Pass next;
+    Pass& next = *next_;
+    next.clear();
     PassRecord& record = next.record;
     PassShape& s = record.shape;
     ++launched_;
@@ -471,7 +472,7 @@ class SumsServer final : public Server {
       c.to_second = host_.per_step + t.span + after;
       c.period = c.to_second + growth;
       c.growth = growth;
-    } else if (const TimePoint done = in_flight_.front().record.finished;
+    } else if (const TimePoint done = in_flight_.front()->record.finished;
                now_ + issue <= done && now_ + host_.per_step + t.span <= done + t.device &&
                after + issue <= t.device &&
                after + host_.per_step + (prices_.ramp_at(1).span - prices_.ramp_at(1).device) <=
@@ -513,13 +514,14 @@ class SumsServer final : public Server {
     record.finished = depth == 1 || host_paces ? record.launched + last.span
                                                : gpu_free_ + sum(t.device, growth, n);
     record.device = last.device;
-    apply_jump(next, c, n, growth);
+    apply_jump(c, n, growth);
     return true;
   }
 
-  // Goes ahead by n passes, the last of which is `next`; `growth` is what the GPU needs more for
+  // Goes ahead by n passes, the last of which is `next_`; `growth` is what the GPU needs more for
   // each.
-  void apply_jump(Pass& next, const Choices& c, std::int64_t n, Duration growth) {
+  void apply_jump(const Choices& c, std::int64_t n, Duration growth) {
+    Pass& next = *next_;
     const std::int64_t page = page_size();
     std::int64_t pages = n / page * decoding_;
     for (std::int64_t k = 0; k < n % page; ++k) pages += pages_of_next(launched_ + k);
@@ -555,12 +557,12 @@ class SumsServer final : public Server {
     run.last = next.record;
     const Duration device_first = next.record.device - (n - 1) * growth;
     if (sizes_.loop_depth == 2) {
-      run.device = in_flight_.front().record.device + sum(device_first, growth, n - 1);
+      run.device = in_flight_.front()->record.device + sum(device_first, growth, n - 1);
       run.last.shape.decode_kv_tokens -= decoding_;
       run.last.shape.decode_kv_tokens_capped -= capped_gain;
       run.last.shape.kv_max -= 1;
       run.last.device -= growth;
-      std::swap(in_flight_.front(), next);
+      std::swap(in_flight_.front(), next_);
     } else {
       run.device = sum(device_first, growth, n);
     }
@@ -572,6 +574,7 @@ class SumsServer final : public Server {
     deliver(c.at(n - 1), [&](TimePoint t) { return c.at(c.before(t, n)); });
   }
 
+  std::unique_ptr<Pass> next_ = std::make_unique<Pass>();  // the last one of a jump
   std::vector<Run> runs_;
   RequestId first_ = -1, last_ = -1;  // of the running, in the order they joined
   std::int64_t joins_ = 0;
