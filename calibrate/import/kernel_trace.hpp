@@ -24,7 +24,7 @@ struct TracedCall {
 
 struct KernelTrace {
   std::vector<TracedWork> work;   // by GPU, then start
-  std::vector<TracedCall> calls;  // by name
+  std::vector<TracedCall> calls;  // by `call`
   int gpus = 0;
   std::size_t malformed = 0;  // events of a kind that counts, without its times
 };

@@ -48,7 +48,8 @@ class Builder final : public YAML::EventHandler {
       errors_.error(place(at), "this alias stands inside of what it repeats");
       return put(Settings::null(place(at)), YAML::NullAnchor);
     }
-    if (grow(size(named->second), at)) put(named->second, YAML::NullAnchor);
+    if (const auto [nodes, depth] = extent(named->second); grow(nodes, at, depth))
+      put(named->second, YAML::NullAnchor);
   }
   void OnSequenceStart(const YAML::Mark& at, const std::string&, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
@@ -75,19 +76,28 @@ class Builder final : public YAML::EventHandler {
   };
 
   /// Whether `nodes` more are taken in: not those of further documents, and not without end.
-  bool grow(int nodes, const YAML::Mark& at) {
+  bool grow(int nodes, const YAML::Mark& at, std::size_t depth = 0) {
     if (documents_ > 1 || too_large_) return false;
     nodes_ += nodes;
-    too_large_ = nodes_ > 200'000 || open_.size() > 64;
+    too_large_ = nodes_ > 200'000 || open_.size() + depth > 64;
     if (too_large_) errors_.error(place(at), "the file is too large or too deeply nested");
     return !too_large_;
   }
 
-  static int size(const Settings& s) {
+  struct Extent {
     int nodes = 1;
-    for (const auto& item : s.items()) nodes += size(item);
-    for (const auto& entry : s.entries()) nodes += size(entry.value);
-    return nodes;
+    std::size_t depth = 0;
+  };
+  static Extent extent(const Settings& s) {
+    Extent out;
+    const auto below = [&out](const Settings& part) {
+      const Extent e = extent(part);
+      out.nodes += e.nodes;
+      out.depth = std::max(out.depth, e.depth + 1);
+    };
+    for (const auto& item : s.items()) below(item);
+    for (const auto& entry : s.entries()) below(entry.value);
+    return out;
   }
 
   void open(Settings::Kind kind, const YAML::Mark& at, YAML::anchor_t anchor) {

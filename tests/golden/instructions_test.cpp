@@ -55,6 +55,10 @@ TEST_CASE("a run whose instructions are counted", "[.counted]") {
 // they tell who makes it worse. A million requests take fewer each: there the gaps fall into
 // buckets, here they are sorted.
 TEST_CASE("instructions a request do not grow") {
+#if !defined(NDEBUG) || defined(__clang__) || __GNUC__ != 12
+  WARN("skipped: the bounds are those of a Release build with g++ 12");
+  return;
+#endif
   if (std::system("valgrind --version >/dev/null 2>&1") != 0) {
     WARN("skipped: valgrind is not here");
     return;

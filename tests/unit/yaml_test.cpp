@@ -137,6 +137,16 @@ TEST_CASE("a file that nests too deeply or grows by aliases is refused, not foll
   CHECK(bad(laughs).list().at(0).message == "the file is too large or too deeply nested");
 }
 
+TEST_CASE("what an alias stands for nests as if it were written out") {
+  const auto nested = [](int depth, const std::string& core) {
+    return std::string(static_cast<std::size_t>(depth), '[') + core +
+           std::string(static_cast<std::size_t>(depth), ']');
+  };
+  // 40 levels, and 20 or 30 around them: 62 and 72 with the map and the innermost word, of 64.
+  CHECK(parse_yaml("t.yaml", "a: &a " + nested(40, "x") + "\nb: " + nested(20, "*a") + "\n"));
+  bad("a: &a " + nested(40, "x") + "\nb: " + nested(30, "*a") + "\n");
+}
+
 TEST_CASE("an alias inside its own anchor ends in an error") { bad("a: &a [*a]\n"); }
 
 TEST_CASE("no bytes crash the loader, and every place of a good file lies in it") {
