@@ -70,30 +70,25 @@ class Planner {
     const double n = static_cast<double>(op.n), k = static_cast<double>(op.k);
     for (const double m : grid_.tokens)
       // the library's first choice, which a server takes, and its best
-      add({"cublaslt", "cublaslt_best"}, {.kernel_class = "gemm",
-                                          .words = {{"gemm_dtype", dtype(op.precision)}},
-                                          .x = {n, k, m},
-                                          .bytes = n * k * bytes_per_element(op.precision)});
+      add({"cublaslt", "cublaslt_best"}, "gemm", {{"gemm_dtype", dtype(op.precision)}}, {n, k, m},
+          n * k * bytes_per_element(op.precision));
   }
   // DeepSeek's width stands for all (the table is by heads and tokens alone).
   void operator()(const BatchedGemmOp& op) {
     const double heads = static_cast<double>(op.batch);
     for (const double m : grid_.tokens)
-      add({"cublaslt"}, {.kernel_class = "mla_bmm",
-                         .words = {{"op_name", "mla_gen_pre"}, {"bmm_dtype", "bfloat16"}},
-                         .x = {heads, m},
-                         .bytes = heads * 128 * 512 * 2});
+      add({"cublaslt"}, "mla_bmm", {{"op_name", "mla_gen_pre"}, {"bmm_dtype", "bfloat16"}},
+          {heads, m}, heads * 128 * 512 * 2);
   }
   void operator()(const MoeOp& op) {
     const double bytes = 3.0 * op.hidden * op.inter * op.experts * bytes_per_element(op.precision);
     for (const double m : grid_.tokens)
-      add(moe_sources(op.precision),
-          {.kernel_class = "moe",
-           .words = {{"moe_dtype", dtype(op.precision)}, {"distribution", "power_law_1.01"}},
-           .x = {static_cast<double>(op.experts_per_token), static_cast<double>(op.experts),
-                 static_cast<double>(op.hidden), static_cast<double>(op.inter) * op.ways, 1,
-                 static_cast<double>(op.ways), m},
-           .bytes = bytes});
+      add(moe_sources(op.precision), "moe",
+          {{"moe_dtype", dtype(op.precision)}, {"distribution", "power_law_1.01"}},
+          {static_cast<double>(op.experts_per_token), static_cast<double>(op.experts),
+           static_cast<double>(op.hidden), static_cast<double>(op.inter) * op.ways, 1,
+           static_cast<double>(op.ways), m},
+          bytes);
   }
   void operator()(const MlaOp& op) {
     const std::map<std::string, std::string> words{{"mla_dtype", "bfloat16"},
@@ -113,12 +108,11 @@ class Planner {
   void operator()(const CollectiveOp& op) {
     if (op.op != Collective::all_reduce) return;
     for (const double bytes : grid_.message_bytes)
-      add(grid_.nccl, {.kernel_class = "nccl",
-                       .words = {{"op_name", "all_reduce"},
-                                 {"nccl_dtype", "half"},
-                                 {"num_gpus", std::to_string(plan_.tensor_parallel)}},
-                       .x = {bytes},
-                       .bytes = bytes});
+      add(grid_.nccl, "nccl",
+          {{"op_name", "all_reduce"},
+           {"nccl_dtype", "half"},
+           {"num_gpus", std::to_string(plan_.tensor_parallel)}},
+          {bytes}, bytes);
   }
   void operator()(const IndexerOp&) {}      // no kernel of it for every card yet
   void operator()(const ElementwiseOp&) {}  // priced by its bytes
@@ -145,10 +139,7 @@ class Planner {
       x[heads.size() + 1] = curve;
       std::vector<std::string> sources{"cudnn"};
       if (stage == "generation" && kind == "mla") sources.insert(sources.begin(), "split_kv");
-      add(sources, {.kernel_class = stage + "_" + kind,
-                    .words = words,
-                    .x = x,
-                    .bytes = batch * length * bytes_per_token});
+      add(sources, stage + "_" + kind, words, x, batch * length * bytes_per_token);
     };
     for (const double batch : grid_.batch)
       for (const double length : grid_.context)
@@ -158,10 +149,16 @@ class Planner {
   }
 
   // The point once for each kernel that can answer for it.
-  void add(const std::vector<std::string>& sources, CalibrationPoint p) {
+  void add(const std::vector<std::string>& sources, const std::string& kernel_class,
+           const std::map<std::string, std::string>& words, const Coordinates& x, double bytes) {
     for (const auto& source : sources) {
+      CalibrationPoint p;
+      p.kernel_class = kernel_class;
       p.source = source;
-      if (seen_.insert(p.key()).second) add(p);
+      p.words = words;
+      p.x = x;
+      p.bytes = bytes;
+      if (seen_.insert(p.key()).second) add(std::move(p));
     }
   }
   void add(CalibrationPoint p) {
