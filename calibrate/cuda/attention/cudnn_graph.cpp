@@ -246,7 +246,7 @@ CudnnGraph::Plan CudnnGraph::plan(cudnnHandle_t handle) const {
   throw Unsupported(why);
 }
 
-CudnnGraph::Support CudnnGraph::support(const std::string& json) const {
+CudnnGraph::Support CudnnGraph::support(const std::string& json, bool compile) const {
   CudnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
              static_cast<std::int64_t>(json.size() + 1), json.c_str());
@@ -256,7 +256,7 @@ CudnnGraph::Support CudnnGraph::support(const std::string& json) const {
     const auto graph = operation_graph(operations_, nullptr);
     const auto all = configurations(graph, &device);
     out.configurations = all.size();
-    if (all.empty()) return out;
+    if (all.empty() || !compile) return out;
     CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, all.front());
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);

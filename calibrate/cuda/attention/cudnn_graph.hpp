@@ -64,14 +64,14 @@ class CudnnGraph {
   };
   /// The first plan that the heuristics offer and that compiles.
   Plan plan(cudnnHandle_t handle) const;
-  /// Configurations that the heuristics offer for a GPU that is not there, and whether the first of
-  /// them compiles for it.
+  /// Configurations that the heuristics offer for a GPU that is not there, and, when asked, whether
+  /// the first of them compiles for it (seconds).
   struct Support {
     std::size_t configurations = 0;
     bool compiles = false;
     std::string reason;
   };
-  Support support(const std::string& device_json) const;
+  Support support(const std::string& device_json, bool compile) const;
 
  private:
   std::vector<CudnnDescriptor> tensors_, parts_, operations_;
