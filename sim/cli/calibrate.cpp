@@ -11,6 +11,7 @@
 
 #include "calibrate/measure/box_fit.hpp"
 #include "calibrate/measure/probe.hpp"
+#include "calibrate/measure/ranks.hpp"
 #include "sim/base/version.hpp"
 #include "sim/cli/command.hpp"
 #include "sim/scenario/data.hpp"
@@ -324,6 +325,20 @@ std::function<Exit()> setup_compare(CommandLine& line) {
   };
 }
 
+// ---- worker ----
+
+// One rank of a RankTeam, which starts it and speaks to it.
+std::function<Exit()> setup_worker(CommandLine& line) {
+  const auto plugin = std::make_shared<std::string>();
+  const auto device = std::make_shared<int>(0);
+  line.add("--plugin", *plugin, "its file").required();
+  line.add("--device", *device, "index of the GPU");
+  return [plugin, device] {
+    serve_rank(*plugin, *device, 0, 1);
+    return Exit::fine;
+  };
+}
+
 const Registered<CalibrateCommand> words[] = {
     {"probe",
      {"what the box is, as far as it can be seen without measuring",
@@ -339,7 +354,8 @@ const Registered<CalibrateCommand> words[] = {
      {"kernel tables from raw files", "ceiling calibrate fit raw.jsonl -o my-tables", setup_fit}},
     {"compare",
      {"what moved beyond noise between two raw files",
-      "ceiling calibrate compare before.jsonl after.jsonl", setup_compare}}};
+      "ceiling calibrate compare before.jsonl after.jsonl", setup_compare}},
+    {"worker", {"", "", setup_worker}}};
 
 const Registered<Command> me("calibrate",
                              {7,
