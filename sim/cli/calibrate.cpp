@@ -48,14 +48,25 @@ struct ProbeOptions {
 
 Exit probe(const ProbeOptions& o) {
   const bool here = o.root == "/";
-  const BoxFacts box = read_box(o.root, here ? cpu_hypervisor() : "");
+  BoxFacts box = read_box(o.root, here ? cpu_hypervisor() : "");
+  std::string no_facts;
+  if (here) {
+    auto said = ask_nvml("libnvidia-ml.so.1");
+    if (said)
+      box.driver = std::move(*said);
+    else
+      no_facts = said.error();
+  }
   if (box.gpus.empty())
     return say_no_gpu(fmt::format("no NVIDIA device in {}", (fs::path(o.root) / "sys").string()));
   if (!o.output.empty() && !write_whole(o.output, machine_file_draft(box, o.gpu)))
     return refuse(fmt::format("'{}' cannot be written", o.output));
   print_result(render_box(box));
   const auto why = here ? no_gpu_reason("libcuda.so.1") : "";
-  return why.empty() ? Exit::fine : say_no_gpu(why);
+  if (!why.empty()) return say_no_gpu(why);
+  if (!no_facts.empty())
+    fmt::print(stderr, "note: clocks, power and peer access are not known: {}\n", no_facts);
+  return Exit::fine;
 }
 
 std::function<Exit()> setup_probe(CommandLine& line) {
