@@ -1,11 +1,12 @@
-// What a box says of itself without CUDA: /sys, the CPU's word on a hypervisor, and whether a
-// driver answers. Leaves out: clocks, power and peer access, which need the driver (NVML).
+// What a box says of itself without CUDA: /sys, the CPU's word on a hypervisor, whether a driver
+// answers, and what it says (nvml.cpp).
 
 #include "calibrate/measure/probe.hpp"
 
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -50,16 +51,18 @@ std::string no_gpu_reason(const char* library) {
     int devices = 0;
     if (code == 34)
       why = fmt::format("{} is the toolkit's stub, not a driver", library);
-    else if (code == 100)
-      why = "the driver finds no device";
     else if (code == 803)
       why = "the driver's library does not match its kernel module";
     else if (code == 802)
       why = "the system is not ready (is the fabric manager running?)";
-    else if (code != 0)
+    else if (code != 0 && code != 100)
       why = fmt::format("the driver does not start (cuInit says {})", code);
-    else if (count(&devices) != 0 || devices == 0)
+    else if (code == 100 || count(&devices) != 0 || devices == 0)
       why = "the driver finds no device";
+    // the one cause that the user set himself
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (why == "the driver finds no device" && visible)
+      why += fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", visible);
   }
   // the driver is not unloaded: it keeps threads of its own
   if (!why.empty() && !(init && count)) dlclose(driver);
@@ -128,6 +131,7 @@ std::string render_box(const BoxFacts& box) {
         gpu.link_speed_max.empty() ? "?" : gpu.link_speed_max,
         gpu.link_width_max.empty() ? "?" : gpu.link_width_max,
         gpu.bridges.empty() ? "the root" : fmt::format("{}", fmt::join(gpu.bridges, " > ")));
+  if (box.driver) out += render_nvml(*box.driver);
   if (!box.hypervisor.empty())
     out +=
         "note: a guest sees the hypervisor's PCI tree, not the board's; run lspci -vv on the host\n"
@@ -144,9 +148,10 @@ std::string machine_file_draft(const BoxFacts& box, const std::string& gpu) {
     at = end + 1;
   }
   return facts + fmt::format(
-                     "# A draft: bandwidths and peer access are not measured yet. Add 'topology', "
-                     "from ceiling import\n# topology or by hand (docs/topology.md).\n"
-                     "schema: 1\nname: {}x {}\ngpu: {}\nruns_in: {}\np2p: off\n",
-                     box.gpus.size(), gpu, gpu,
-                     box.hypervisor.empty() ? "bare_metal" : "kvm_guest");
+                     "# A draft: bandwidths are not measured yet{}. Add 'topology', from ceiling "
+                     "import\n# topology or by hand (docs/topology.md).\n"
+                     "schema: 1\nname: {}x {}\ngpu: {}\nruns_in: {}\np2p: {}\n",
+                     box.driver ? "" : ", peer access is not known", box.gpus.size(), gpu, gpu,
+                     box.hypervisor.empty() ? "bare_metal" : "kvm_guest",
+                     box.driver && box.driver->all_peers() ? "on" : "off");
 }

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "calibrate/measure/nvml.hpp"
 
 /// Why the CUDA driver finds no GPU: no driver, the toolkit's stub, no device, or what cuInit says;
 /// empty when there is one. `library` is opened at run time (a test names one of its own).
@@ -17,12 +20,13 @@ struct PciGpu {
   std::vector<std::string> bridges;            // from the root to it
 };
 
-/// What can be known of a box without its driver.
+/// What can be known of a box without measuring.
 struct BoxFacts {
   std::string hypervisor;  // "KVM", or of another vendor its signature; empty on bare metal
   std::string product;     // of the firmware's tables: "Standard PC (Q35 + ICH9, 2009)"
   int numa_nodes = 0;
-  std::vector<PciGpu> gpus;  // in the order of their addresses
+  std::vector<PciGpu> gpus;         // in the order of their addresses
+  std::optional<NvmlFacts> driver;  // what the driver says, where there is one
 };
 
 /// Reads `root`/sys; nothing there is an error. `hypervisor` is the CPU's own word (cpuid leaf

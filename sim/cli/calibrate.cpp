@@ -12,6 +12,7 @@
 
 #include "calibrate/measure/box_fit.hpp"
 #include "calibrate/measure/probe.hpp"
+#include "calibrate/measure/ranks.hpp"
 #include "calibrate/measure/verify.hpp"
 #include "sim/base/version.hpp"
 #include "sim/cli/command.hpp"
@@ -49,14 +50,25 @@ struct ProbeOptions {
 
 Exit probe(const ProbeOptions& o) {
   const bool here = o.root == "/";
-  const BoxFacts box = read_box(o.root, here ? cpu_hypervisor() : "");
+  BoxFacts box = read_box(o.root, here ? cpu_hypervisor() : "");
+  std::string no_facts;
+  if (here) {
+    auto said = ask_nvml("libnvidia-ml.so.1");
+    if (said)
+      box.driver = std::move(*said);
+    else
+      no_facts = said.error();
+  }
   if (box.gpus.empty())
     return say_no_gpu(fmt::format("no NVIDIA device in {}", (fs::path(o.root) / "sys").string()));
   if (!o.output.empty() && !write_whole(o.output, machine_file_draft(box, o.gpu)))
     return refuse(fmt::format("'{}' cannot be written", o.output));
   print_result(render_box(box));
   const auto why = here ? no_gpu_reason("libcuda.so.1") : "";
-  return why.empty() ? Exit::fine : say_no_gpu(why);
+  if (!why.empty()) return say_no_gpu(why);
+  if (!no_facts.empty())
+    fmt::print(stderr, "note: clocks, power and peer access are not known: {}\n", no_facts);
+  return Exit::fine;
 }
 
 std::function<Exit()> setup_probe(CommandLine& line) {
@@ -361,6 +373,20 @@ std::function<Exit()> setup_compare(CommandLine& line) {
   };
 }
 
+// ---- worker ----
+
+// One rank of a RankTeam, which starts it and speaks to it.
+std::function<Exit()> setup_worker(CommandLine& line) {
+  const auto plugin = std::make_shared<std::string>();
+  const auto device = std::make_shared<int>(0);
+  line.add("--plugin", *plugin, "its file").required();
+  line.add("--device", *device, "index of the GPU");
+  return [plugin, device] {
+    serve_rank(*plugin, *device, 0, 1);
+    return Exit::fine;
+  };
+}
+
 const Registered<CalibrateCommand> words[] = {
     {"probe",
      {"what the box is, as far as it can be seen without measuring",
@@ -379,7 +405,8 @@ const Registered<CalibrateCommand> words[] = {
      {"kernel tables from raw files", "ceiling calibrate fit raw.jsonl -o my-tables", setup_fit}},
     {"compare",
      {"what moved beyond noise between two raw files",
-      "ceiling calibrate compare before.jsonl after.jsonl", setup_compare}}};
+      "ceiling calibrate compare before.jsonl after.jsonl", setup_compare}},
+    {"worker", {"", "", setup_worker}}};
 
 const Registered<Command> me("calibrate",
                              {7,

@@ -81,6 +81,7 @@ CommandLine& CommandLine::word(const std::string& name, const std::string& help,
                                const std::string& example) {
   app_.require_subcommand(1);
   CLI::App* sub = app_.add_subcommand(name, help);
+  if (help.empty()) sub->group("");
   sub->footer("\nexample: " + example + "\n");
   words_.push_back(std::unique_ptr<CommandLine>(new CommandLine(*sub)));
   return *words_.back();
@@ -103,7 +104,9 @@ CommandLine::Parsed CommandLine::parse(int argc, char** argv) {
         for (const auto& long_name : option->get_lnames()) options.push_back("--" + long_name);
     };
     add_options(app_);
-    for (const auto& word : words_) words.push_back(word->app_.get_name()), add_options(word->app_);
+    for (const auto& word : words_)
+      if (!word->app_.get_group().empty())
+        words.push_back(word->app_.get_name()), add_options(word->app_);
     const std::string first = argc > 2 ? argv[2] : "";
     if (!words.empty() && !first.starts_with('-') &&
         std::find(words.begin(), words.end(), first) == words.end())

@@ -56,7 +56,7 @@ class CommandLine {
   Option add(const std::string& names, bool& to, const std::string& help);
 
   /// A word below this one ("kernels" of `ceiling fit`), one of which the user has to give. Its
-  /// line lives as long as this.
+  /// line lives as long as this. One without help is there for ceiling itself and is not shown.
   CommandLine& word(const std::string& name, const std::string& help, const std::string& example);
   /// True once the user gave this word.
   bool given() const;

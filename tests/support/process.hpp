@@ -30,6 +30,12 @@ inline fs::path binary() {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "ceiling";
 }
 
+/// A library of tests/fakes.
+inline std::string fake(const std::string& name) {
+  return (fs::read_symlink("/proc/self/exe").parent_path() / "fakes" / ("libfake_" + name + ".so"))
+      .string();
+}
+
 inline std::string read_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::runtime_error("cannot read " + path.string());

@@ -304,8 +304,3 @@ TEST_CASE("a box is read from a tree like /sys") {
   CHECK(machine_file_draft(box, card).find("runs_in: kvm_guest") != std::string::npos);
   CHECK(read_box((root.path() / "nowhere").string(), "").gpus.empty());
 }
-
-TEST_CASE("each way of having no GPU has its words") {
-  CHECK(no_gpu_reason("libno-such-driver.so.1").find("no NVIDIA driver") == 0);
-  CHECK(no_gpu_reason("libc.so.6") == "libc.so.6 is no CUDA driver");
-}

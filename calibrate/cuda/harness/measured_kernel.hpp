@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,9 +40,15 @@ class MeasuredKernel {
   /// False where a capture is impossible or beside the point: launches are then enqueued one by
   /// one.
   virtual bool graphed() const { return true; }
-  /// Whether the stream may wait for the host while launches queue up. Not across ranks: the others
-  /// would wait too.
+  /// Whether the stream may wait for the host while launches queue up. Not across ranks (the others
+  /// would wait too) nor where a sample is more calls than a stream takes (about a thousand).
+  /// Without it the warm-up has a fixed length, as ranks must launch equally often.
   virtual bool held() const { return true; }
+  /// Enqueued before each sample: where ranks meet, so that none waits for another inside it.
+  virtual void align(cudaStream_t) {}
+  /// For what events on the GPU cannot tell, such as the host's time: one sample in us per launch.
+  /// launch() is then not called, and copies() does not matter.
+  virtual std::optional<double> sample_us(cudaStream_t) { return std::nullopt; }
 };
 
 /// A kernel that answers for points of one class. One file each:
