@@ -41,6 +41,19 @@ class SettingTable {
   std::vector<std::pair<std::string, std::vector<double>>> rows_;
 };
 
+CollectiveTable curve_of(const KernelRows& rows) {
+  CollectiveTable out;
+  const auto& op = rows.words.at("op_name");
+  out.op = op == "alltoall" ? "all_to_all" : op;
+  out.gpus = std::atoi(rows.words.at("num_gpus").c_str());
+  out.source = rows.source;
+  for (const auto& row : rows.rows)
+    out.points.push_back({static_cast<std::int64_t>(row.x[0] + 0.5), row.time_us});
+  std::sort(out.points.begin(), out.points.end(),
+            [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  return out;
+}
+
 }  // namespace
 
 Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) {
@@ -103,6 +116,7 @@ Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) 
   for (const auto& rows : all) {
     std::vector<double> cross;
     out.points += rows.rows.size();
+    if (rows.kernel_class == "nccl") out.collectives.push_back(curve_of(rows));
     out.sets[rows.kernel_class].push_back(
         fit_kernel_set(rows, gpu, options, &cross, siblings_of(rows, all)));
   }

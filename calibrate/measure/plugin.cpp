@@ -46,12 +46,13 @@ tl::expected<Plugin, std::string> Plugin::load(const std::string& path) {
   if (api->abi != plugin_abi)
     return tl::unexpected(fmt::format("{} was built for another ceiling (seam {}, here {})", path,
                                       api->abi, plugin_abi));
-  return Plugin(api);
+  return Plugin(api, path);
 }
 Plugin::~Plugin() {
   if (api_) api_->close();
 }
-Plugin::Plugin(Plugin&& other) noexcept : api_(std::exchange(other.api_, nullptr)) {}
+Plugin::Plugin(Plugin&& other) noexcept
+    : api_(std::exchange(other.api_, nullptr)), path_(std::move(other.path_)) {}
 
 bool Plugin::offers(const std::string& kernel_class, const std::string& source) const {
   return api_->offers(kernel_class.c_str(), source.c_str()) != 0;

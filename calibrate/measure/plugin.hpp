@@ -21,6 +21,7 @@ class Plugin {
   Plugin& operator=(Plugin&&) = delete;
 
   std::string name() const { return api_->name; }
+  const std::string& path() const { return path_; }
   bool offers(const std::string& kernel_class, const std::string& source) const;
   /// Takes a GPU. The error says why not.
   tl::expected<void, std::string> open(int device);
@@ -34,8 +35,9 @@ class Plugin {
   tl::expected<void, std::string> join(const std::string& id, int rank, int ranks);
 
  private:
-  explicit Plugin(const PluginApi* api) : api_(api) {}
+  Plugin(const PluginApi* api, std::string path) : api_(api), path_(std::move(path)) {}
   const PluginApi* api_;  // null: moved from
+  std::string path_;
 };
 
 /// Where plug-ins are looked for: $CEILING_PLUGINS alone when set, else plugins/ beside the program
