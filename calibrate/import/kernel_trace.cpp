@@ -1,6 +1,6 @@
-// Kernel times and idle times of an engine's own kernels, from a profiler's trace. Leaves out: nsys
-// databases; shapes, which a trace does not tell; what a collective waited for its slowest rank,
-// which its duration includes.
+// Kernel times and idle times of an engine's own kernels, from a profiler's trace. Leaves out:
+// shapes, which a trace does not tell; what a collective waited for its slowest rank, which its
+// duration includes.
 
 #include "calibrate/import/kernel_trace.hpp"
 
@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "calibrate/import/nsys_trace.hpp"
 #include "sim/base/json.hpp"
 #include "sim/base/json_text.hpp"
 #include "sim/base/statistics.hpp"
@@ -189,7 +190,8 @@ std::string_view kernel_family(std::string_view name) {
     std::string_view part, family;
   };
   // The first that fits: a MoE kernel is a GEMM too, an attention kernel may quantise.
-  static constexpr Rule rules[] = {{"allreduce", "all_reduce"},
+  static constexpr Rule rules[] = {{"cuda graph", "whole graph"},
+                                   {"allreduce", "all_reduce"},
                                    {"all_reduce", "all_reduce"},
                                    {"cross_device_reduce", "all_reduce"},
                                    {"allgather", "all_gather"},
@@ -258,10 +260,14 @@ std::string_view kernel_family(std::string_view name) {
   return "other";
 }
 
-Expected<KernelTrace> read_torch_traces(const std::vector<std::string>& paths) {
+Expected<KernelTrace> read_traces(const std::vector<std::string>& paths) {
   KernelTrace out;
   Diagnostics errors;
   for (const auto& path : paths) {
+    if (is_sqlite(path)) {
+      read_nsys(path, out, errors);
+      continue;
+    }
     const auto text = read_table_text(path);
     if (!text)
       errors.append(text.error());

@@ -29,10 +29,11 @@ struct KernelTrace {
   std::size_t malformed = 0;  // events of a kind that counts, without its times
 };
 
-/// Reads chrome traces of torch.profiler, plain or gz, one a rank or all in one. Events are read
-/// one by one: memory grows with the kernels, not with the file. Refused: what holds no
-/// "traceEvents", an event that is no JSON, a file without any work of a GPU.
-Expected<KernelTrace> read_torch_traces(const std::vector<std::string>& paths);
+/// Reads chrome traces of torch.profiler, plain or gz, one a rank or all in one, and databases of
+/// nsys export (nsys_trace.hpp), told apart by their first bytes. Events are read one by one: memory
+/// grows with the kernels, not with the file. Refused: what holds no "traceEvents", an event that is
+/// no JSON, a file without any work of a GPU.
+Expected<KernelTrace> read_traces(const std::vector<std::string>& paths);
 
 /// Which kind of work a kernel's name tells: "gemm", "moe", "attention", "all_reduce", ...,
 /// "other".

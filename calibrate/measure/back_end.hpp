@@ -16,6 +16,7 @@ struct DeviceFacts {
   std::string device;  // "NVIDIA RTX PRO 6000 Blackwell Server Edition"
   std::string driver;
   double sm_clock_mhz = 0, memory_clock_mhz = 0;  // the most it may run at
+  std::string libraries;                          // "cublaslt 130100, nccl 22809"
 };
 
 /// What runs the kernels: a GPU, a model of one, or a recording. One file each:
@@ -24,8 +25,6 @@ class MeasuringBackEnd {
  public:
   virtual ~MeasuringBackEnd() = default;
   virtual DeviceFacts device() const = 0;
-  /// Which kernel answers for a point ("cublaslt"): the word of its table.
-  virtual std::string kernel_source(const CalibrationPoint& point) const = 0;
   /// Checks the kernel against a CPU reference before its first sample. Anything but ok ends the
   /// point, with `reason` saying why.
   struct Check {

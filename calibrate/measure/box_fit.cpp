@@ -9,9 +9,47 @@
 #include "sim/base/json_text.hpp"
 #include "sim/report/table.hpp"
 
+namespace {
+
+// Medians by setting, for the classes whose tables name no kernel.
+class SettingTable {
+ public:
+  void add(const RawPoint& p) {
+    CalibrationPoint same;
+    same.kernel_class = p.kernel_class;
+    same.words = p.words;
+    same.x = p.x;
+    const auto column = static_cast<std::size_t>(
+        std::find(columns_.begin(), columns_.end(), p.kernel_source) - columns_.begin());
+    if (column == columns_.size()) columns_.push_back(p.kernel_source);
+    const auto [at, fresh] = index_.emplace(same.key(), rows_.size());
+    if (fresh) rows_.emplace_back(same.key(), std::vector<double>{});
+    auto& us = rows_[at->second].second;
+    us.resize(std::max(us.size(), column + 1));
+    us[column] = judge(p.samples, true).median_us;
+  }
+  void give(BoxFit& fit) && {
+    if (columns_.size() < 2) return;
+    for (auto& row : rows_) row.second.resize(columns_.size());
+    fit.settings = std::move(columns_);
+    fit.by_setting = std::move(rows_);
+  }
+
+ private:
+  std::vector<std::string> columns_;
+  std::map<std::string, std::size_t> index_;
+  std::vector<std::pair<std::string, std::vector<double>>> rows_;
+};
+
+}  // namespace
+
 Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) {
   BoxFit out;
-  std::map<std::pair<std::string, std::map<std::string, std::string>>, KernelRows> groups;
+  // In the order of the plan: the first kernel of a class is the one that a run takes.
+  std::vector<KernelRows> groups;
+  std::map<std::pair<std::string, std::map<std::string, std::string>>, std::size_t> index;
+  std::map<std::string, std::string> first_source;
+  SettingTable settings;
   for (const auto& file : files)
     for (const auto& p : file.points) {
       if (!fittable(p.state)) {
@@ -22,7 +60,14 @@ Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) 
       auto words = p.words;
       if (std::find(kind.words.begin(), kind.words.end(), "kernel_source") != kind.words.end())
         words["kernel_source"] = p.kernel_source;
-      KernelRows& rows = groups[{p.kernel_class, words}];
+      else {
+        settings.add(p);
+        if (first_source.emplace(p.kernel_class, p.kernel_source).first->second != p.kernel_source)
+          continue;
+      }
+      const auto [at, fresh] = index.emplace(std::pair(p.kernel_class, words), groups.size());
+      if (fresh) groups.emplace_back();
+      KernelRows& rows = groups[at->second];
       rows.kernel_class = p.kernel_class;
       rows.engine = box_engine;
       rows.version = file.header.version;
@@ -32,8 +77,9 @@ Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) 
                                 file.header.device.driver);
       rows.rows.push_back({p.x, judge(p.samples, true).median_us, p.line});
     }
+  std::move(settings).give(out);
   std::vector<KernelRows> all;
-  for (auto& [key, rows] : groups) {
+  for (auto& rows : groups) {
     auto checked =
         merge_repeats(std::move(rows.rows), KernelClasses::find(rows.kernel_class)->axes.size());
     if (!checked.rejected.empty())
@@ -74,6 +120,17 @@ std::string render_fit(const BoxFit& fit) {
                  percent(set.error_median), percent(set.error_p90)});
     }
   std::string out = "errors on shapes left out of the fit\n\n" + table.text() + "\n";
+  if (!fit.settings.empty()) {
+    std::vector<std::string> head{"us by setting; the first is fitted"};
+    head.insert(head.end(), fit.settings.begin(), fit.settings.end());
+    Table times(head);
+    for (const auto& [point, us] : fit.by_setting) {
+      std::vector<std::string> row{point};
+      for (const double t : us) row.push_back(t > 0 ? fmt::format("{:.1f}", t) : "-");
+      times.row(row);
+    }
+    out += times.text() + "\n";
+  }
   out += fmt::format("  {} points fitted\n", fit.points);
   for (const auto& [reason, count] : fit.left_out)
     out += fmt::format("  {} points left out: {}\n", count, reason);

@@ -15,6 +15,10 @@ struct BoxFit {
   std::map<std::string, std::vector<KernelSet>> sets;
   std::map<std::string, std::size_t> left_out;  // reason -> points
   std::size_t points = 0;                       // that were fitted
+  /// Where a class tells kernels apart by their setting alone (collectives): us by setting, point
+  /// by point. The first one was fitted.
+  std::vector<std::string> settings;
+  std::vector<std::pair<std::string, std::vector<double>>> by_setting;  // 0: not measured
 };
 
 /// Rows of all points that may be fitted (ok and noisy), through the same fit as imported tables.

@@ -26,18 +26,25 @@ const std::map<std::string, PlanGrid>& grids() {
   };
   static const std::map<std::string, PlanGrid> all{
       {"smoke",
-       {{1, 8, 32, 128, 512, 2048}, {512, 4096, 32768}, {1, 8, 64}, {4096, 262144, 16777216}}},
+       {{1, 8, 32, 128, 512, 2048},
+        {512, 4096, 32768},
+        {1, 8, 64},
+        {4096, 262144, 16777216},
+        {"nccl"}}},
       {"quick",
        {{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192},
         {128, 512, 2048, 8192, 32768, 131072},
         {1, 4, 16, 64, 256},
-        {256, 2048, 16384, 131072, 1048576, 8388608, 67108864}}},
+        {256, 2048, 16384, 131072, 1048576, 8388608, 67108864},
+        {"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple"}}},
       {"full",
        {{1,   2,   4,   8,   16,  24,   32,   48,   64,   96,   128,
          192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192, 16384},
         doubled(128, 131072),
         doubled(1, 256),
-        doubled(256, 268435456)}}};
+        doubled(256, 268435456),
+        {"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple", "nccl NCCL_PROTO=LL",
+         "nccl NCCL_P2P_LEVEL=SYS", "nccl NCCL_P2P_DISABLE=1"}}}};
   return all;
 }
 
@@ -50,6 +57,9 @@ constexpr int launches_min = 8;
 // that allocation, capture and up to 300 ms until the clocks are steady: 150 ms, assumed (no box
 // was timed yet).
 constexpr double replays = 33, prepare_s = 0.15;
+// cuDNN compiles its attention kernels when they are asked for: 0.15 to 1.0 s each (CUDA 13.0,
+// cuDNN 9.19, without a GPU).
+constexpr double compile_s = 0.5;
 
 class Planner {
  public:
@@ -59,29 +69,26 @@ class Planner {
   void operator()(const GemmOp& op) {
     const double n = static_cast<double>(op.n), k = static_cast<double>(op.k);
     for (const double m : grid_.tokens)
-      add({"gemm",
-           {{"gemm_dtype", dtype(op.precision)}},
-           {n, k, m},
-           n * k * bytes_per_element(op.precision)});
+      // the library's first choice, which a server takes, and its best
+      add({"cublaslt", "cublaslt_best"}, "gemm", {{"gemm_dtype", dtype(op.precision)}}, {n, k, m},
+          n * k * bytes_per_element(op.precision));
   }
   // DeepSeek's width stands for all (the table is by heads and tokens alone).
   void operator()(const BatchedGemmOp& op) {
     const double heads = static_cast<double>(op.batch);
     for (const double m : grid_.tokens)
-      add({"mla_bmm",
-           {{"op_name", "mla_gen_pre"}, {"bmm_dtype", "bfloat16"}},
-           {heads, m},
-           heads * 128 * 512 * 2});
+      add({"cublaslt"}, "mla_bmm", {{"op_name", "mla_gen_pre"}, {"bmm_dtype", "bfloat16"}},
+          {heads, m}, heads * 128 * 512 * 2);
   }
   void operator()(const MoeOp& op) {
     const double bytes = 3.0 * op.hidden * op.inter * op.experts * bytes_per_element(op.precision);
     for (const double m : grid_.tokens)
-      add({"moe",
-           {{"moe_dtype", dtype(op.precision)}, {"distribution", "power_law_1.01"}},
-           {static_cast<double>(op.experts_per_token), static_cast<double>(op.experts),
-            static_cast<double>(op.hidden), static_cast<double>(op.inter) * op.ways, 1,
-            static_cast<double>(op.ways), m},
-           bytes});
+      add(moe_sources(op.precision), "moe",
+          {{"moe_dtype", dtype(op.precision)}, {"distribution", "power_law_1.01"}},
+          {static_cast<double>(op.experts_per_token), static_cast<double>(op.experts),
+           static_cast<double>(op.hidden), static_cast<double>(op.inter) * op.ways, 1,
+           static_cast<double>(op.ways), m},
+          bytes);
   }
   void operator()(const MlaOp& op) {
     const std::map<std::string, std::string> words{{"mla_dtype", "bfloat16"},
@@ -101,17 +108,25 @@ class Planner {
   void operator()(const CollectiveOp& op) {
     if (op.op != Collective::all_reduce) return;
     for (const double bytes : grid_.message_bytes)
-      add({"nccl",
-           {{"op_name", "all_reduce"},
-            {"nccl_dtype", "half"},
-            {"num_gpus", std::to_string(plan_.tensor_parallel)}},
-           {bytes},
-           bytes});
+      add(grid_.nccl, "nccl",
+          {{"op_name", "all_reduce"},
+           {"nccl_dtype", "half"},
+           {"num_gpus", std::to_string(plan_.tensor_parallel)}},
+          {bytes}, bytes);
   }
   void operator()(const IndexerOp&) {}      // no kernel of it for every card yet
   void operator()(const ElementwiseOp&) {}  // priced by its bytes
 
  private:
+  // Grouped kernels of our own first: they are what a server's come nearest to. A loop of one GEMM
+  // per expert is an upper bound.
+  std::vector<std::string> moe_sources(Precision p) const {
+    if (p == Precision::bf16) return {"bf16", "cublaslt_loop"};
+    if (p != Precision::nvfp4) return {"cublaslt_loop"};
+    if (gpu_.compute_capability >= 12) return {"block_scale", "w4a16", "cublaslt_loop"};
+    return gpu_.compute_capability >= 10 ? std::vector<std::string>{"w4a16", "cublaslt_loop"}
+                                         : std::vector<std::string>{"w4a16"};
+  }
   std::string kv_word() const { return plan_.kv == Precision::bf16 ? "bfloat16" : "fp8"; }
 
   // Decode over batches and contexts, prefill of one prompt up to 32 Ki from its beginning.
@@ -122,7 +137,9 @@ class Planner {
       std::copy(heads.begin(), heads.end(), x.begin());
       x[heads.size()] = batch;
       x[heads.size() + 1] = curve;
-      add({stage + "_" + kind, words, x, batch * length * bytes_per_token});
+      std::vector<std::string> sources{"cudnn"};
+      if (stage == "generation" && kind == "mla") sources.insert(sources.begin(), "split_kv");
+      add(sources, stage + "_" + kind, words, x, batch * length * bytes_per_token);
     };
     for (const double batch : grid_.batch)
       for (const double length : grid_.context)
@@ -131,8 +148,20 @@ class Planner {
       if (length <= 32768) point("context", 1, length, length);
   }
 
+  // The point once for each kernel that can answer for it.
+  void add(const std::vector<std::string>& sources, const std::string& kernel_class,
+           const std::map<std::string, std::string>& words, const Coordinates& x, double bytes) {
+    for (const auto& source : sources) {
+      CalibrationPoint p;
+      p.kernel_class = kernel_class;
+      p.source = source;
+      p.words = words;
+      p.x = x;
+      p.bytes = bytes;
+      if (seen_.insert(p.key()).second) add(std::move(p));
+    }
+  }
   void add(CalibrationPoint p) {
-    if (!seen_.insert(p.key()).second) return;
     const KernelClass* kind = KernelClasses::find(p.kernel_class);
     SIM_ASSERT(kind != nullptr);
     const LawContext context = kind->context(gpu_, p.words);
@@ -154,8 +183,8 @@ class Planner {
                              kind->cold ? kind->cold(context, guesses.data(), p.x.data()) : 0);
     p.launches = std::max(launches_min, static_cast<int>(std::ceil(sample_us / p.estimate_us)));
     const double fill_s = p.pool_bytes / gpu_.memory_bandwidth.count() * 2;
-    p.seconds =
-        prepare_s + fill_s + std::min(measured_s_max, replays * p.launches * p.estimate_us * 1e-6);
+    p.seconds = prepare_s + (p.source == "cudnn" ? compile_s : 0) + fill_s +
+                std::min(measured_s_max, replays * p.launches * p.estimate_us * 1e-6);
     plan_.points.push_back(std::move(p));
   }
 
@@ -169,7 +198,7 @@ class Planner {
 
 std::string CalibrationPoint::key() const {
   const KernelClass* kind = KernelClasses::find(kernel_class);
-  std::string out = kernel_class;
+  std::string out = kernel_class + " " + source;
   for (const auto& [id, value] : words) out += fmt::format(" {}={}", id, value);
   for (std::size_t a = 0; kind && a < kind->axes.size(); ++a)
     out += fmt::format(" {}={}", kind->axes[a].column, x[a]);

@@ -8,10 +8,13 @@
 #include "models/cost/kernel_class.hpp"
 #include "models/graph/model_spec.hpp"
 
-/// One kernel at one size. `words` are those of its class without `kernel_source`: which kernel
-/// answers is the back end's choice. `x` is in the order of the class's axes.
+/// One kernel at one size. `words` are those of its class without `kernel_source`, which is
+/// `source`. `x` is in the order of the class's axes.
 struct CalibrationPoint {
   std::string kernel_class;
+  /// Which kernel answers ("cublaslt"); behind a blank the environment it runs in, each setting in
+  /// processes of its own ("nccl NCCL_PROTO=Simple").
+  std::string source;
   std::map<std::string, std::string> words;
   Coordinates x{};
   double bytes = 0;        // of weights or KV that one launch reads
@@ -20,7 +23,7 @@ struct CalibrationPoint {
   int launches = 1;        // in one sample, which is a graph's replay
   double seconds = 0;      // expected, with its preparation
 
-  /// "gemm gemm_dtype=nvfp4 n=6144 k=2048 m=16": what makes two points the same one.
+  /// "gemm cublaslt gemm_dtype=nvfp4 n=6144 k=2048 m=16": what makes two points the same one.
   std::string key() const;
 };
 
@@ -42,6 +45,7 @@ struct CalibrationPlan {
 /// "quick" (three), "full" (fifteen). Null for another word.
 struct PlanGrid {
   std::vector<double> tokens, context, batch, message_bytes;
+  std::vector<std::string> nccl;  // sources of collectives: eager or not, settings
 };
 const PlanGrid* plan_grid(const std::string& profile);
 std::vector<std::string> plan_profiles();

@@ -121,8 +121,12 @@ RawHeader header_of(LineReader& in) {
   if (in.good() && in.number("schema") != 1)
     in.wrong("schema", "another version of the format", "this ceiling reads 1");
   h.back_end = in.text("back_end");
-  h.device = {in.text("gpu"), in.text("device"), in.text("driver"), in.number("sm_clock_mhz"),
-              in.number("memory_clock_mhz")};
+  h.device = {in.text("gpu"),
+              in.text("device"),
+              in.text("driver"),
+              in.number("sm_clock_mhz"),
+              in.number("memory_clock_mhz"),
+              in.text("libraries")};
   h.version = in.text("version");
   h.command = in.text("command");
   h.model = in.text("model");
@@ -173,6 +177,7 @@ RawPoint point_of(LineReader& in, int line) {
     }
   CalibrationPoint same;
   same.kernel_class = p.kernel_class;
+  same.source = p.kernel_source;
   same.words = p.words;
   same.x = p.x;
   if (in.good() && same.key() != p.key)
@@ -191,12 +196,12 @@ const RawPoint* RawFile::find(const std::string& key) const {
 std::string to_line(const RawHeader& h) {
   return fmt::format(
       "{{\"schema\":1,\"kind\":\"ceiling calibrate\",\"back_end\":{},\"gpu\":{},\"device\":{},"
-      "\"driver\":{},\"sm_clock_mhz\":{},\"memory_clock_mhz\":{},\"version\":{},\"command\":{},"
-      "\"model\":{},\"tensor_parallel\":{},\"profile\":{},\"plan\":{}}}\n",
+      "\"driver\":{},\"sm_clock_mhz\":{},\"memory_clock_mhz\":{},\"libraries\":{},\"version\":{},"
+      "\"command\":{},\"model\":{},\"tensor_parallel\":{},\"profile\":{},\"plan\":{}}}\n",
       json_text(h.back_end), json_text(h.device.gpu), json_text(h.device.device),
       json_text(h.device.driver), h.device.sm_clock_mhz, h.device.memory_clock_mhz,
-      json_text(h.version), json_text(h.command), json_text(h.model), h.tensor_parallel,
-      json_text(h.profile), json_text(h.plan));
+      json_text(h.device.libraries), json_text(h.version), json_text(h.command), json_text(h.model),
+      h.tensor_parallel, json_text(h.profile), json_text(h.plan));
 }
 
 std::string to_line(const RawPoint& p) {
@@ -272,6 +277,7 @@ std::vector<std::string> device_changes(const DeviceFacts& then, const DeviceFac
   check("the driver", then.driver, now.driver);
   check("the SM clock in MHz", then.sm_clock_mhz, now.sm_clock_mhz);
   check("the memory clock in MHz", then.memory_clock_mhz, now.memory_clock_mhz);
+  check("the libraries", then.libraries, now.libraries);
   return out;
 }
 
@@ -296,7 +302,7 @@ RunCounts run_plan(const CalibrationPlan& plan, MeasuringBackEnd& back_end,
     out.words = point.words;
     out.x = point.x;
     out.launches = point.launches;
-    out.kernel_source = back_end.kernel_source(point);
+    out.kernel_source = point.source;
     const auto check = back_end.prepare(point);
     out.state = check.state;
     out.reason = check.reason;

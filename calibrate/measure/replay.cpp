@@ -13,10 +13,6 @@ class Replay final : public MeasuringBackEnd {
     for (const auto& p : file_.points) points_[p.key] = &p;
   }
   DeviceFacts device() const override { return file_.header.device; }
-  std::string kernel_source(const CalibrationPoint& p) const override {
-    const auto it = points_.find(p.key());
-    return it == points_.end() ? "" : it->second->kernel_source;
-  }
   Check prepare(const CalibrationPoint& p) override {
     const auto it = points_.find(p.key());
     next_ = 0;

@@ -21,10 +21,8 @@ class Synthetic final : public MeasuringBackEnd {
       : o_(options), tables_(std::move(tables)) {}
 
   DeviceFacts device() const override {
-    return {o_.gpu.id, o_.gpu.name + " (synthetic)", "none", clock(), 0};
+    return {o_.gpu.id, o_.gpu.name + " (synthetic)", "none", clock(), 0, ""};
   }
-  std::string kernel_source(const CalibrationPoint&) const override { return "synthetic"; }
-
   Check prepare(const CalibrationPoint& p) override {
     if (p.kernel_class == o_.unverified)
       return {PointState::unverified, "its result differs from the reference, as asked"};

@@ -1,5 +1,6 @@
 // ceiling calibrate: what a box is, what to measure on it, the measurements, and tables from them.
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "calibrate/measure/box_fit.hpp"
 #include "calibrate/measure/probe.hpp"
 #include "calibrate/measure/ranks.hpp"
+#include "calibrate/measure/verify.hpp"
 #include "sim/base/version.hpp"
 #include "sim/cli/command.hpp"
 #include "sim/scenario/data.hpp"
@@ -164,26 +166,41 @@ Expected<std::optional<RawFile>> resume(const std::string& path) {
   return std::move(*file);
 }
 
-Exit run(const RunArguments& o) {
+// The plan and the back end that a command asks for; the exit code when either is impossible.
+struct Opened {
+  Planned planned;
+  BackEndOptions options;
+  std::unique_ptr<MeasuringBackEnd> back_end;
+};
+tl::expected<Opened, Exit> open(const RunArguments& o) {
   const auto planned = make(o.plan);
-  if (!planned) return report_errors(planned.error());
-  const CalibrationPlan& plan = planned->plan;
+  if (!planned) return tl::unexpected(report_errors(planned.error()));
   const auto* kind = Registry<MeasuringBackEndKind>::find(o.backend);
   if (!kind)
-    return refuse(fmt::format("there is no back end '{}'", o.backend),
-                  suggestion(o.backend, Registry<MeasuringBackEndKind>::names()));
+    return tl::unexpected(refuse(fmt::format("there is no back end '{}'", o.backend),
+                                 suggestion(o.backend, Registry<MeasuringBackEndKind>::names())));
   if (const auto& name = o.back_end.unverified; !name.empty() && !KernelClasses::find(name))
-    return refuse(fmt::format("--unverified: there is no kernel class '{}'", name),
-                  suggestion(name, KernelClasses::names()));
-  BackEndOptions options = o.back_end;
-  options.gpu = planned->gpu;
-  auto back_end = kind->open(options);
+    return tl::unexpected(refuse(fmt::format("--unverified: there is no kernel class '{}'", name),
+                                 suggestion(name, KernelClasses::names())));
+  Opened out{*planned, o.back_end, nullptr};
+  out.options.gpu = planned->gpu;
+  auto back_end = kind->open(out.options);
   if (!back_end) {
     const auto& refusal = back_end.error();
-    return refusal.no_gpu ? say_no_gpu(refusal.errors.list().front().message)
-                          : report_errors(refusal.errors);
+    return tl::unexpected(refusal.no_gpu ? say_no_gpu(refusal.errors.list().front().message)
+                                         : report_errors(refusal.errors));
   }
-  const DeviceFacts device = (*back_end)->device();
+  out.back_end = std::move(*back_end);
+  return out;
+}
+
+Exit run(const RunArguments& o) {
+  const auto opened = open(o);
+  if (!opened) return opened.error();
+  const CalibrationPlan& plan = opened->planned.plan;
+  const BackEndOptions& options = opened->options;
+  MeasuringBackEnd& back_end = *opened->back_end;
+  const DeviceFacts device = back_end.device();
   if (device.gpu != plan.gpu && !o.accept_changes)
     return refuse(fmt::format("the plan is for {}, the back end measures {}", plan.gpu, device.gpu),
                   "name the card with --gpu, or --accept-changes");
@@ -231,7 +248,7 @@ Exit run(const RunArguments& o) {
     return written && !interrupted();
   };
   RunCounts counts;
-  if (written) counts = run_plan(plan, **back_end, done, go_on, write);
+  if (written) counts = run_plan(plan, back_end, done, go_on, write);
   progress("");
   if (file && std::fclose(file) != 0) written = false;
   if (!written)
@@ -252,17 +269,37 @@ Exit run(const RunArguments& o) {
   return counts.left > 0 ? Exit::interrupted : Exit::fine;
 }
 
+Exit verify(const RunArguments& o) {
+  const auto opened = open(o);
+  if (!opened) return opened.error();
+  const auto verdicts = verify_plan(opened->planned.plan, *opened->back_end);
+  print_result(render_verdicts(verdicts));
+  const auto bad = [](const Verdict& v) {
+    return v.state != PointState::ok && v.state != PointState::unsupported;
+  };
+  return std::any_of(verdicts.begin(), verdicts.end(), bad) ? Exit::expectation_failed : Exit::fine;
+}
+
+void add_back_end_options(CommandLine& line, RunArguments& o) {
+  add_plan_options(line, o.plan);
+  line.add("--backend", o.backend, "cuda, synthetic or replay (cuda)");
+  line.add("--recording", o.back_end.recording, "replay: the raw file to play");
+  line.add("--unverified", o.back_end.unverified, "synthetic: a kernel class that fails its check");
+}
+
+std::function<Exit()> setup_verify(CommandLine& line) {
+  const auto o = std::make_shared<RunArguments>();
+  add_back_end_options(line, *o);
+  return [o] { return verify(*o); };
+}
+
 std::function<Exit()> setup_run(CommandLine& line) {
   const auto o = std::make_shared<RunArguments>();
-  add_plan_options(line, o->plan);
-  line.add("--backend", o->backend, "cuda, synthetic or replay (cuda)");
+  add_back_end_options(line, *o);
   line.add("-o,--output", o->output, "raw file, continued when it exists (GPU.jsonl)");
-  line.add("--recording", o->back_end.recording, "replay: the raw file to play");
   line.add("--seed", o->back_end.seed, "synthetic: of the noise (1)");
   line.add("--noise", o->back_end.noise, "synthetic: of one sample, relative (0.01)")
       .range(0.0, 0.5);
-  line.add("--unverified", o->back_end.unverified,
-           "synthetic: a kernel class that fails its check");
   line.add("--again", o->again, "measure again what failed or was disturbed");
   line.add("--accept-changes", o->accept_changes, "continue a file of another device or driver");
   return [o] { return run(*o); };
@@ -361,6 +398,9 @@ const Registered<CalibrateCommand> words[] = {
      {"measures the plan into a raw file, or what of it is missing there",
       "ceiling calibrate run --backend synthetic --gpu rtx-pro-6000-server -o raw.jsonl",
       setup_run}},
+    {"verify",
+     {"compares every kernel of the plan with its CPU reference and measures nothing",
+      "ceiling calibrate verify --gpu rtx-pro-6000-server", setup_verify}},
     {"fit",
      {"kernel tables from raw files", "ceiling calibrate fit raw.jsonl -o my-tables", setup_fit}},
     {"compare",

@@ -31,7 +31,7 @@ Expected<KernelTrace> read(const std::vector<std::string>& texts) {
   std::vector<std::string> paths;
   for (const auto& text : texts)
     paths.push_back(folder.write(fmt::format("rank{}.json", paths.size()), text));
-  return read_torch_traces(paths);
+  return read_traces(paths);
 }
 
 double idle(const TracedGpu& g) {

@@ -58,6 +58,8 @@ int facts(PluginText out) {
   std::string text;
   for (const auto& [library, version_of] : Registry<LibraryVersion>::entries())
     text += library + "=" + version_of() + "\n";
+  if (int driver = 0; cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0)
+    text += "cuda_driver=" + std::to_string(driver) + "\n";
   if (now)
     text += "device=" + now->device.name +
             "\nsm_clock_mhz=" + std::to_string(now->device.sm_clock_mhz) +
