@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "calibrate/measure/probe.hpp"
 #include "calibrate/measure/ranks.hpp"
 #include "tests/support/process.hpp"
 
@@ -184,6 +185,20 @@ TEST_CASE("a program that is no rank is told from one that cannot start") {
   options.plugin = "libc.so.6";
   CHECK(reason() == "rank 0: libc.so.6 is no plug-in of this ceiling");
   CHECK_FALSE(has_children());
+}
+
+TEST_CASE("the plug-in of collectives answers in words where there is no GPU") {
+  const auto plugin = process::binary().parent_path() / "plugins" / "libceiling_comm.so";
+  if (!fs::exists(plugin) || no_gpu_reason("libcuda.so.1").empty()) {
+    WARN("it was not built, or there is a GPU");
+    return;
+  }
+  auto options = Ranks().options(2);
+  options.plugin = plugin.string();
+  const auto check = RankTeam(options).prepare(point(), "nccl");
+  CHECK(check.state == PointState::failed);
+  INFO(check.reason);
+  CHECK(check.reason.find("rank 0: counting GPUs: ") == 0);
 }
 
 TEST_CASE("Ctrl-C lets the point under way come to its end") {

@@ -32,6 +32,9 @@ GraphTimer::GraphTimer(MeasuredKernel& kernel, const Device& device, int launche
   must(
       cudaHostAlloc(reinterpret_cast<void**>(&h_.clock), 2 * sizeof *h_.clock, cudaHostAllocMapped),
       "allocating pinned memory");
+  // Once without a hold: what ranks meet by is set up lazily too.
+  kernel_.align(h_.stream);
+  must(cudaStreamSynchronize(h_.stream), "meeting the other ranks");
   if (kernel_.sample_us(h_.stream)) {
     times_itself_ = true;
     for (int i = 0; i < 2; ++i) kernel_.sample_us(h_.stream);
