@@ -142,6 +142,7 @@ class SumsServer final : public Server {
 
   // Who reached the cap with the last pass gains no more capped tokens.
   void cross_cap() {
+    if (sparse_top_k_ == 0) return;
     while (!crossings_.empty() && crossings_.top().key <= launched_) {
       const Entry e = crossings_.top();
       crossings_.pop();
