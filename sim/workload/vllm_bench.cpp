@@ -7,8 +7,10 @@
 // Leaves out: other datasets, what the tokenizer adds or merges, warm-up requests side by side,
 // that connections are kept.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "sim/base/random.hpp"
 #include "sim/workload/arrivals.hpp"
@@ -35,21 +37,27 @@ struct Arrivals {
     if (std::isinf(burstiness)) return 1.0 / r;
     return random.gamma(burstiness, 1.0 / (r * burstiness));
   }
-  /// What brings the sum of all intervals to N / rate.
-  double stretch() const {
-    if (!ramp.empty()) return 1;
+  /// When each request is sent.
+  std::vector<Duration> moments() const {
     NumpyLegacyRandom random(seed);
+    std::vector<double> at(static_cast<std::size_t>(requests));
     double sum = 0;
-    for (std::int64_t i = 0; i < requests; ++i) sum += interval(i, random);
-    return sum > 0 ? static_cast<double>(requests) / per_second / sum : 1;
+    for (std::size_t i = 0; i < at.size(); ++i)
+      at[i] = sum += interval(static_cast<std::int64_t>(i), random);
+    // What brings the sum of all intervals to N / rate.
+    const double stretch =
+        ramp.empty() && sum > 0 ? static_cast<double>(requests) / per_second / sum : 1;
+    std::vector<Duration> out(at.size());
+    std::transform(at.begin(), at.end(), out.begin(),
+                   [&](double t) { return whole_nanoseconds(t * stretch); });
+    return out;
   }
 };
 
 struct Drawn {
   std::vector<std::int32_t> input, output;
+  std::vector<Duration> send_at;
   std::int64_t prefix = 0;
-  Arrivals arrivals;
-  double stretch = 1;
 
   /// Streams: the shared prefix 0, then one for each prompt.
   Content prompt(std::size_t i) const {
@@ -61,24 +69,19 @@ struct Drawn {
 
 class VllmBench final : public RequestSource {
  public:
-  explicit VllmBench(std::shared_ptr<const Drawn> drawn)
-      : drawn_(std::move(drawn)), random_(drawn_->arrivals.seed) {}
+  explicit VllmBench(std::shared_ptr<const Drawn> drawn) : drawn_(std::move(drawn)) {}
 
   bool next(PlannedRequest& r) override {
     if (index_ == drawn_->input.size()) return false;
-    r = {};
     r.input = drawn_->input[index_];
     r.output = drawn_->output[index_];
-    r.prompt = drawn_->prompt(index_);
-    at_ += drawn_->arrivals.interval(static_cast<std::int64_t>(index_++), random_);
-    r.send_at = whole_nanoseconds(at_ * drawn_->stretch);
+    r.send_at = drawn_->send_at[index_];
+    r.prompt = drawn_->prompt(index_++);
     return true;
   }
 
  private:
   std::shared_ptr<const Drawn> drawn_;
-  NumpyLegacyRandom random_;
-  double at_ = 0;
   std::size_t index_ = 0;
 };
 
@@ -107,7 +110,7 @@ WorkloadPlan plan(Section& s) {
   const int n = s.optional<int>("num_prompts", 1000, between(1, 10'000'000));
   const PerSecond inf(std::numeric_limits<double>::infinity());
   const auto rate = s.optional<PerSecond>("request_rate", inf, positive<PerSecond>());
-  Arrivals& a = drawn->arrivals;
+  Arrivals a;
   const Settings* burstiness = s.node().find("burstiness");
   if (burstiness && burstiness->is_scalar() && burstiness->text() == "inf") {
     s.maybe<std::string>("burstiness");
@@ -154,8 +157,12 @@ WorkloadPlan plan(Section& s) {
   draw(drawn->output, std::max<std::int64_t>(low(output, output_ratio), 1),
        std::max<std::int64_t>(high(output, output_ratio), 1));
   for (auto& l : drawn->input) l += prefix;
-  drawn->stretch = a.stretch();
-  out.set([drawn] { return std::make_unique<VllmBench>(drawn); });
+  drawn->send_at = a.moments();
+  out.source = [drawn] { return std::make_unique<VllmBench>(drawn); };
+  out.requests = n;
+  out.input_tokens = std::accumulate(drawn->input.begin(), drawn->input.end(), std::int64_t{0});
+  out.output_tokens = std::accumulate(drawn->output.begin(), drawn->output.end(), std::int64_t{0});
+  out.last_send = drawn->send_at.back();
   if (!arrivals_fit(out, s, a.ramp.empty() ? "request_rate" : "ramp_up_start_rps")) return out;
   PlannedRequest first;
   first.input = drawn->input[0];
