@@ -67,11 +67,10 @@ class Cuda final : public MeasuringBackEnd {
       for (const auto& [name, reason] : missing_) why += fmt::format("; {}", reason);
       return {PointState::failed, why};
     }
-    const int ranks = ranks_of(p);
-    if (ranks == 1 && source.environment.empty())
+    if (p.ranks == 1 && source.environment.empty())
       team_.reset();
     else
-      form_team(ranks, source.environment);
+      form_team(p.ranks, source.environment);
     auto check = team_ ? team_->prepare(p, source.kernel) : plugin_->prepare(p, source.kernel);
     if (check.state == PointState::ok && is_disturbed())
       check.reason = "another process computes on the GPUs";
@@ -90,13 +89,6 @@ class Cuda final : public MeasuringBackEnd {
     for (const auto& alias : gpu.aliases)
       if (alias == device) return true;
     return gpu.name == device || "NVIDIA " + gpu.name == device;
-  }
-  // A collective says how many take part; a probe may ask for all ranks at once.
-  static int ranks_of(const CalibrationPoint& p) {
-    for (const char* id : {"num_gpus", "ranks"})
-      if (const auto it = p.words.find(id); it != p.words.end())
-        return std::max(1, std::atoi(it->second.c_str()));
-    return 1;
   }
   // Kept while the next points ask for the same: starting ranks takes seconds.
   void form_team(int ranks, const std::map<std::string, std::string>& environment) {

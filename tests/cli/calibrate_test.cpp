@@ -54,7 +54,7 @@ TEST_CASE("verify checks each kernel once and fails when one is wrong") {
   const auto fine = run(words);
   CHECK(fine.code == 0);
   check_says(fine.out, "cublaslt_best");
-  check_says(fine.out, "unsupported  a synthetic card has no links to others");
+  check_says(fine.out, "unsupported  a synthetic card has no links and no host");
   words.insert(words.end(), {"--unverified", "moe"});
   const auto wrong = run(words);
   CHECK(wrong.code == 1);
