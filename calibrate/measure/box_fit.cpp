@@ -123,6 +123,27 @@ Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) 
   return out;
 }
 
+namespace {
+
+// Copies and launches as their laws: what a machine file says of links and host, to compare.
+std::string render_probes(const BoxFit& fit) {
+  Table table({"links and host", "start", "then"});
+  bool any = false;
+  for (const auto& [kernel_class, then] :
+       {std::pair("copy", "{:.1f} GB/s"), std::pair("launch", "{:.2f} us each")})
+    if (const auto sets = fit.sets.find(kernel_class); sets != fit.sets.end())
+      for (const auto& set : sets->second) {
+        std::string what = kernel_class;
+        for (const auto& [id, value] : set.words) what += " " + value;
+        table.row({what, fmt::format("{:.2f} us", set.parameters[0]),
+                   fmt::format(fmt::runtime(then), set.parameters[1])});
+        any = true;
+      }
+  return any ? table.text() + "\n" : "";
+}
+
+}  // namespace
+
 std::string render_fit(const BoxFit& fit) {
   Table table({"kernel class", "kernel", "rows", "median", "p90"});
   table.left(1);
@@ -134,6 +155,7 @@ std::string render_fit(const BoxFit& fit) {
                  percent(set.error_median), percent(set.error_p90)});
     }
   std::string out = "errors on shapes left out of the fit\n\n" + table.text() + "\n";
+  out += render_probes(fit);
   if (!fit.settings.empty()) {
     std::vector<std::string> head{"us by setting; the first is fitted"};
     head.insert(head.end(), fit.settings.begin(), fit.settings.end());

@@ -159,8 +159,8 @@ tl::expected<std::unique_ptr<MeasuringBackEnd>, BackEndRefusal> open(
       missing[name] = fmt::format("the plug-in {} cannot be loaded: {}", name, plugin.error());
       continue;
     }
-    if (const auto opened = plugin->open(0); !opened)
-      missing[name] = fmt::format("the plug-in {} cannot take the GPU: {}", name, opened.error());
+    if (const auto opened = plugin->open(0); opened.state != PointState::ok)
+      missing[name] = fmt::format("the plug-in {} cannot take the GPU: {}", name, opened.reason);
     else
       plugins.push_back(std::move(*plugin));
   }
