@@ -53,10 +53,10 @@ ServerCounts Server::counts() const {
 }
 
 void Server::each_request(const std::function<void(const Request&)>& visit) const {
-  for (const Request& r : slots_)
-    if (r.state == Request::State::waiting || r.state == Request::State::prefilling ||
-        r.state == Request::State::running)
-      visit(r);
+  for (const auto& slot : slots_)
+    if (slot->state == Request::State::waiting || slot->state == Request::State::prefilling ||
+        slot->state == Request::State::running)
+      visit(*slot);
 }
 
 // ---- the loop ----
@@ -149,7 +149,7 @@ Request& Server::new_request() {
   RequestId id;
   if (free_slots_.empty()) {
     id = static_cast<RequestId>(slots_.size());
-    slots_.emplace_back();
+    slots_.push_back(std::make_unique<Request>());
   } else {
     id = free_slots_.back();
     free_slots_.pop_back();
@@ -381,7 +381,7 @@ TimePoint Server::launch(Pass& pass) {
 
 void Server::await_oldest(TimePoint host_free) {
   std::unique_ptr<Pass> oldest = std::move(in_flight_.front());
-  in_flight_.pop_front();
+  in_flight_.erase(in_flight_.begin());
   now_ = std::max(host_free, oldest->record.finished) + oldest->record.batch * host_.per_sequence;
   oldest->record.processed = now_;
   collect(*oldest);

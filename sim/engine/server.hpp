@@ -107,7 +107,7 @@ class Server : protected KvLedger {
   void admit(const RequestView& request, std::int64_t tokens) final;
   void retract(const RequestView& request) final;
 
-  Request& get(RequestId id) { return slots_[static_cast<std::size_t>(id)]; }
+  Request& get(RequestId id) { return *slots_[static_cast<std::size_t>(id)]; }
   void finish(Request& request, TimePoint at_client);
   /// One more token of a request that is followed by itself.
   void token_made(Request& request, TimePoint at_client);
@@ -144,7 +144,7 @@ class Server : protected KvLedger {
   std::vector<Observer*> observers_;
   std::unique_ptr<KvCache> cache_;
 
-  std::deque<Request> slots_;
+  std::vector<std::unique_ptr<Request>> slots_;
   std::vector<RequestId> free_slots_;
   std::deque<RequestView*> waiting_;
   Request* prefilling_ = nullptr;
@@ -153,7 +153,7 @@ class Server : protected KvLedger {
 
   TimePoint now_;
   TimePoint gpu_free_;
-  std::deque<std::unique_ptr<Pass>> in_flight_;
+  std::vector<std::unique_ptr<Pass>> in_flight_;  // at most loop_depth, the oldest first
   std::optional<Hold> hold_;  // of the last plan, while nothing has happened since
 
  private:

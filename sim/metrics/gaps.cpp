@@ -29,26 +29,17 @@ std::int64_t lower_end(std::size_t bucket) {
 void GapHistogram::clear() { *this = {}; }
 
 void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
-  if (buckets_.empty()) {
-    if (!exact_.empty() && exact_.back().first == ps) {
-      exact_.back().second += weight;
-      return;
-    }
-    if (exact_.size() == 2 * exact_most) merge_equal();
-    if (exact_.size() < 2 * exact_most) {
-      exact_.emplace_back(ps, weight);
-      return;
-    }
-    buckets_.resize(bucket_count);
-    for (const auto& [value, w] : exact_) bucket(value, w);
-    exact_.clear();
-    exact_.shrink_to_fit();
+  if (!buckets_.empty()) return bucket(ps, weight);
+  if (!exact_.empty() && exact_.back().first == ps) {
+    exact_.back().second += weight;
+    return;
   }
-  bucket(ps, weight);
+  if (exact_.size() == 2 * exact_most && !make_room()) return bucket(ps, weight);
+  exact_.emplace_back(ps, weight);
 }
 
 // Equal gaps become one. With more than `exact_most` different ones the list counts as full.
-void GapHistogram::merge_equal() {
+bool GapHistogram::make_room() {
   std::sort(exact_.begin(), exact_.end());
   std::vector<std::pair<std::int64_t, std::int64_t>> merged;
   for (const auto& [value, weight] : exact_)
@@ -56,7 +47,13 @@ void GapHistogram::merge_equal() {
       merged.back().second += weight;
     else
       merged.emplace_back(value, weight);
-  if (merged.size() <= exact_most) exact_ = std::move(merged);
+  exact_ = std::move(merged);
+  if (exact_.size() <= exact_most) return true;
+  buckets_.resize(bucket_count);
+  for (const auto& [value, weight] : exact_) bucket(value, weight);
+  exact_.clear();
+  exact_.shrink_to_fit();
+  return false;
 }
 
 void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
