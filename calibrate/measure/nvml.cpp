@@ -12,7 +12,6 @@
 #include <cstring>
 #include <fstream>
 #include <set>
-#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -91,10 +90,10 @@ Nvml functions_of(void* library) {
 }
 
 // A number, 0 when the function is not there or does not answer.
-template <class... Arguments>
-unsigned number(int (*function)(Arguments..., unsigned*), std::type_identity_t<Arguments>... a) {
+template <class Function, class... Arguments>
+unsigned number(Function function, Arguments... arguments) {
   unsigned out = 0;
-  return function && function(a..., &out) == success ? out : 0;
+  return function && function(arguments..., &out) == success ? out : 0;
 }
 
 std::string ancestor_word(unsigned level) {
@@ -149,15 +148,15 @@ NvmlGpu describe(const Nvml& n, Device device) {
     out.address = short_address(std::string(pci.address, strnlen(pci.address, sizeof pci.address)));
   if (Memory memory{}; n.memory && n.memory(device, &memory) == success)
     out.memory_bytes = memory.total;
-  out.sm_clock_mhz = number<Device, unsigned>(n.clock, device, sm_clock);
-  out.sm_clock_max_mhz = number<Device, unsigned>(n.clock_max, device, sm_clock);
-  out.memory_clock_mhz = number<Device, unsigned>(n.clock, device, memory_clock);
-  out.memory_clock_max_mhz = number<Device, unsigned>(n.clock_max, device, memory_clock);
-  out.power_limit_mw = number<Device>(n.power_limit, device);
-  out.link_gen = number<Device>(n.link_gen, device);
-  out.link_gen_max = number<Device>(n.link_gen_max, device);
-  out.link_width = number<Device>(n.link_width, device);
-  out.link_width_max = number<Device>(n.link_width_max, device);
+  out.sm_clock_mhz = number(n.clock, device, sm_clock);
+  out.sm_clock_max_mhz = number(n.clock_max, device, sm_clock);
+  out.memory_clock_mhz = number(n.clock, device, memory_clock);
+  out.memory_clock_max_mhz = number(n.clock_max, device, memory_clock);
+  out.power_limit_mw = number(n.power_limit, device);
+  out.link_gen = number(n.link_gen, device);
+  out.link_gen_max = number(n.link_gen_max, device);
+  out.link_width = number(n.link_width, device);
+  out.link_width_max = number(n.link_width_max, device);
   if (unsigned mode = 0; n.virtualization && n.virtualization(device, &mode) == success)
     out.virtualization = virtualization_word(mode);
   std::array<Process, 64> processes{};
@@ -175,7 +174,7 @@ NvmlFacts ask(const Nvml& n) {
   std::array<char, 96> driver{};
   if (n.driver && n.driver(driver.data(), driver.size()) == success) out.driver = driver.data();
   std::vector<Device> devices;
-  for (unsigned i = 0, count = number<>(n.count); i < count; ++i)
+  for (unsigned i = 0, count = number(n.count); i < count; ++i)
     if (Device device = nullptr; n.handle(i, &device) == success) devices.push_back(device);
   for (const Device a : devices) {
     out.gpus.push_back(describe(n, a));
