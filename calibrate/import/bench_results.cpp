@@ -147,6 +147,24 @@ class Reader {
   Diagnostics& errors_;
 };
 
+bool have_details(const Json* inputs, const Json* outputs) {
+  return inputs && outputs && inputs->items.size() == outputs->items.size() &&
+         !inputs->items.empty();
+}
+
+// "[[in, out], ...]" of the requests that were answered.
+std::string given_lengths(const Json& inputs, const Json& outputs, Reader& r) {
+  std::string list;
+  for (std::size_t i = 0; i < inputs.items.size(); ++i) {
+    const auto in = inputs.items[i].whole(), made = outputs.items[i].whole();
+    if (!in || !made || *in < 0 || *made < 0)
+      r.error(inputs.items[i].at, "input_lens and output_lens must be counts");
+    else if (*in > 0 && *made > 0)
+      list += fmt::format("{}[{}, {}]", list.empty() ? "" : ", ", *in, *made);
+  }
+  return "[" + list + "]";
+}
+
 BenchRun read_sglang(Reader& r) {
   BenchRun out;
   out.tool = "sglang";
@@ -158,8 +176,7 @@ BenchRun read_sglang(Reader& r) {
   const auto dataset = r.text("dataset_name");
   const auto completed = static_cast<std::int64_t>(r.number("completed"));
   const Json *inputs = r.field("input_lens"), *outputs = r.field("output_lens");
-  const bool details =
-      inputs && outputs && inputs->items.size() == outputs->items.size() && !inputs->items.empty();
+  const bool details = have_details(inputs, outputs);
   if (dataset == "random" || dataset == "random-ids") {
     put("dataset", dataset);
     put("input_tokens", fmt::format("{}", r.number("random_input_len")));
@@ -177,15 +194,7 @@ BenchRun read_sglang(Reader& r) {
         "the gsp_* options are not in the file: the tool's defaults are assumed");
   } else if (details) {
     put("dataset", "lengths");
-    std::string list;
-    for (std::size_t i = 0; i < inputs->items.size(); ++i) {
-      const auto in = inputs->items[i].whole(), made = outputs->items[i].whole();
-      if (!in || !made || *in < 0 || *made < 0)
-        r.error(inputs->items[i].at, "input_lens and output_lens must be counts");
-      else if (*in > 0 && *made > 0)
-        list += fmt::format("{}[{}, {}]", list.empty() ? "" : ", ", *in, *made);
-    }
-    put("lengths", "[" + list + "]");
+    put("lengths", given_lengths(*inputs, *outputs, r));
     out.notes.push_back(
         fmt::format("dataset '{}': its lengths, without what its prompts share", dataset));
   } else {
@@ -229,15 +238,22 @@ BenchRun read_vllm(Reader& r) {
   };
   put("kind", "vllm_bench");
   const auto completed = r.number("completed");
-  put("num_prompts", fmt::format("{}", r.number("num_prompts")));
-  const auto mean = [&](const char* total) {
-    const double sum = r.number(total);
-    return completed > 0 ? std::max(1.0, std::round(sum / completed)) : 1.0;
-  };
-  put("random_input_len", fmt::format("{}", mean("total_input_tokens")));
-  put("random_output_len", fmt::format("{}", mean("total_output_tokens")));
-  out.notes.emplace_back(
-      "lengths are means of the run: dataset, range ratio and prefix are not in the file");
+  if (const Json* inputs = r.field("input_lens"), *outputs = r.field("output_lens");
+      have_details(inputs, outputs)) {
+    put("dataset", "lengths");
+    put("lengths", given_lengths(*inputs, *outputs, r));
+    out.notes.emplace_back("the lengths of the file, without what its prompts share");
+  } else {
+    put("num_prompts", fmt::format("{}", r.number("num_prompts")));
+    const auto mean = [&](const char* total) {
+      const double sum = r.number(total);
+      return completed > 0 ? std::max(1.0, std::round(sum / completed)) : 1.0;
+    };
+    put("random_input_len", fmt::format("{}", mean("total_input_tokens")));
+    put("random_output_len", fmt::format("{}", mean("total_output_tokens")));
+    out.notes.emplace_back(
+        "lengths are means of the run: save it with --save-detailed to have each");
+  }
   const bool ramp = !r.text("ramp_up_strategy").empty();
   if (ramp) {
     put("ramp_up_strategy", r.text("ramp_up_strategy"));

@@ -566,12 +566,14 @@ Expected<NcclTestsImport> import_nccl_tests(const std::vector<std::string>& path
 }
 
 std::string collectives_text(const NcclTestsImport& import) {
-  std::string out =
-      "# Written by 'ceiling import nccl-tests'. Sizes are those of the whole vector; times are "
-      "means\n"
-      "# over a stream of calls.\n"
-      "schema: 1\ncollectives:\n";
-  for (const auto& t : import.tables) {
+  return collectives_text(import.tables,
+                          "# Written by 'ceiling import nccl-tests'. Sizes are those of the whole "
+                          "vector; times are means\n# over a stream of calls.\n");
+}
+
+std::string collectives_text(const std::vector<CollectiveTable>& tables, const std::string& head) {
+  std::string out = head + "schema: 1\ncollectives:\n";
+  for (const auto& t : tables) {
     out += fmt::format("  - op: {}\n    kernel: nccl\n    gpus: {}\n", t.op, t.gpus);
     if (!t.version.empty()) out += fmt::format("    version: {}\n", scalar(t.version));
     out += fmt::format("    source: {}\n    in_place: {}\n", scalar(t.source), t.in_place);

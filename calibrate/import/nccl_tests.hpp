@@ -52,7 +52,9 @@ const std::vector<std::string>& collective_ops();
 Expected<NcclTestsImport> import_nccl_tests(const std::vector<std::string>& paths,
                                             const NcclTestsOptions& options);
 
-/// The tables as a YAML file {schema, collectives}.
+/// Tables as a YAML file {schema, collectives}; `head`: what its comment says.
+std::string collectives_text(const std::vector<CollectiveTable>& tables, const std::string& head);
+/// Those of an import.
 std::string collectives_text(const NcclTestsImport& import);
 
 /// What was read, for people.

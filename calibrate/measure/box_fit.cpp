@@ -41,6 +41,19 @@ class SettingTable {
   std::vector<std::pair<std::string, std::vector<double>>> rows_;
 };
 
+CollectiveTable curve_of(const KernelRows& rows) {
+  CollectiveTable out;
+  const auto& op = rows.words.at("op_name");
+  out.op = op == "alltoall" ? "all_to_all" : op;
+  out.gpus = std::atoi(rows.words.at("num_gpus").c_str());
+  out.source = rows.source;
+  for (const auto& row : rows.rows)
+    out.points.push_back({static_cast<std::int64_t>(row.x[0] + 0.5), row.time_us});
+  std::sort(out.points.begin(), out.points.end(),
+            [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  return out;
+}
+
 }  // namespace
 
 Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) {
@@ -103,11 +116,33 @@ Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) 
   for (const auto& rows : all) {
     std::vector<double> cross;
     out.points += rows.rows.size();
+    if (rows.kernel_class == "nccl") out.collectives.push_back(curve_of(rows));
     out.sets[rows.kernel_class].push_back(
         fit_kernel_set(rows, gpu, options, &cross, siblings_of(rows, all)));
   }
   return out;
 }
+
+namespace {
+
+// Copies and launches as their laws: what a machine file says of links and host, to compare.
+std::string render_probes(const BoxFit& fit) {
+  Table table({"links and host", "start", "then"});
+  bool any = false;
+  for (const auto& [kernel_class, then] :
+       {std::pair("copy", "{:.1f} GB/s"), std::pair("launch", "{:.2f} us each")})
+    if (const auto sets = fit.sets.find(kernel_class); sets != fit.sets.end())
+      for (const auto& set : sets->second) {
+        std::string what = kernel_class;
+        for (const auto& [id, value] : set.words) what += " " + value;
+        table.row({what, fmt::format("{:.2f} us", set.parameters[0]),
+                   fmt::format(fmt::runtime(then), set.parameters[1])});
+        any = true;
+      }
+  return any ? table.text() + "\n" : "";
+}
+
+}  // namespace
 
 std::string render_fit(const BoxFit& fit) {
   Table table({"kernel class", "kernel", "rows", "median", "p90"});
@@ -120,6 +155,7 @@ std::string render_fit(const BoxFit& fit) {
                  percent(set.error_median), percent(set.error_p90)});
     }
   std::string out = "errors on shapes left out of the fit\n\n" + table.text() + "\n";
+  out += render_probes(fit);
   if (!fit.settings.empty()) {
     std::vector<std::string> head{"us by setting; the first is fitted"};
     head.insert(head.end(), fit.settings.begin(), fit.settings.end());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "calibrate/fit/kernels.hpp"
+#include "calibrate/import/nccl_tests.hpp"
 #include "calibrate/measure/raw_file.hpp"
 
 /// What tables of a box call the engine that they were measured with: no engine's kernels, ours.
@@ -14,7 +15,9 @@ inline constexpr const char* box_engine = "ceiling";
 struct BoxFit {
   std::map<std::string, std::vector<KernelSet>> sets;
   std::map<std::string, std::size_t> left_out;  // reason -> points
-  std::size_t points = 0;                       // that were fitted
+  /// The collectives among them, as a machine's `collectives` takes them.
+  std::vector<CollectiveTable> collectives;
+  std::size_t points = 0;  // that were fitted
   /// Where a class tells kernels apart by their setting alone (collectives): us by setting, point
   /// by point. The first one was fitted.
   std::vector<std::string> settings;

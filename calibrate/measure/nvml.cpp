@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <set>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -91,9 +92,9 @@ Nvml functions_of(void* library) {
 
 // A number, 0 when the function is not there or does not answer.
 template <class Function, class... Arguments>
-unsigned number(Function function, Arguments... arguments) {
+unsigned number(Function function, Arguments... a) {
   unsigned out = 0;
-  return function && function(arguments..., &out) == success ? out : 0;
+  return function && function(a..., &out) == success ? out : 0;
 }
 
 std::string ancestor_word(unsigned level) {

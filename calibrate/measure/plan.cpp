@@ -1,6 +1,6 @@
 // The points that calibrate one model on one box. Sizes follow what a server asks for: GEMM rows
 // and MoE tokens up to a prefill chunk, contexts to 128 Ki, batches to 256, messages to 256 MiB.
-// Leaves out: expert parallelism, small kernels (their law is bandwidth), launch overhead, copies.
+// Leaves out: expert parallelism, small kernels (their law is bandwidth).
 
 #include "calibrate/measure/plan.hpp"
 
@@ -36,6 +36,8 @@ const std::map<std::string, PlanGrid>& grids() {
         {128, 512, 2048, 8192, 32768, 131072},
         {1, 4, 16, 64, 256},
         {256, 2048, 16384, 131072, 1048576, 8388608, 67108864},
+        {4096, 65536, 1048576, 67108864},
+        {1, 10, 100},
         {"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple"}}},
       {"full",
        {{1,   2,   4,   8,   16,  24,   32,   48,   64,   96,   128,
@@ -43,6 +45,8 @@ const std::map<std::string, PlanGrid>& grids() {
         doubled(128, 131072),
         doubled(1, 256),
         doubled(256, 268435456),
+        {4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864, 268435456},
+        {1, 10, 100, 1000},
         {"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple", "nccl NCCL_PROTO=LL",
          "nccl NCCL_P2P_LEVEL=SYS", "nccl NCCL_P2P_DISABLE=1"}}}};
   return all;
@@ -60,6 +64,8 @@ constexpr double replays = 33, prepare_s = 0.15;
 // cuDNN compiles its attention kernels when they are asked for: 0.15 to 1.0 s each (CUDA 13.0,
 // cuDNN 9.19, without a GPU).
 constexpr double compile_s = 0.5;
+// Ranks are processes that start CUDA and NCCL: assumed, between 2 and 15 s for eight.
+constexpr double team_s = 6;
 
 class Planner {
  public:
@@ -107,15 +113,38 @@ class Planner {
   }
   void operator()(const CollectiveOp& op) {
     if (op.op != Collective::all_reduce) return;
-    for (const double bytes : grid_.message_bytes)
-      add(grid_.nccl, "nccl",
-          {{"op_name", "all_reduce"},
-           {"nccl_dtype", "half"},
-           {"num_gpus", std::to_string(plan_.tensor_parallel)}},
-          {bytes}, bytes);
+    for (const auto& source :
+         grid_.nccl)  // each setting has ranks of its own: all its sizes at once
+      for (const double bytes : grid_.message_bytes)
+        add({source}, "nccl",
+            {{"op_name", "all_reduce"},
+             {"nccl_dtype", "half"},
+             {"num_gpus", std::to_string(plan_.tensor_parallel)}},
+            {bytes}, bytes, plan_.tensor_parallel);
   }
   void operator()(const IndexerOp&) {}      // no kernel of it for every card yet
   void operator()(const ElementwiseOp&) {}  // priced by its bytes
+
+  // What the machine file says of links and host, measured: copies alone and together, launches
+  // and waits.
+  void box() {
+    std::vector<std::string> paths{"host_to_device", "device_to_host"};
+    if (plan_.tensor_parallel > 1)
+      paths.insert(paths.end(), {"peer", "staged", "staged_chunked", "host_flag"});
+    for (const bool together : {false, true}) {
+      if (together && plan_.tensor_parallel == 1) break;
+      const int ranks = together ? plan_.tensor_parallel : 1;
+      for (const auto& path : paths)
+        for (const double bytes : grid_.copy_bytes)
+          add({"cuda"}, "copy", {{"path", path}, {"which", together ? "all" : "one"}}, {bytes},
+              bytes, ranks);
+      for (const char* what :
+           {"eager", "graph_launch", "graph_node", "stream_sync", "event_sync", "read_back"})
+        for (const double count : grid_.launch_count)
+          add({"cuda"}, "launch", {{"what", what}, {"ranks", together ? "all" : "1"}}, {count}, 4,
+              ranks);
+    }
+  }
 
  private:
   // Grouped kernels of our own first: they are what a server's come nearest to. A loop of one GEMM
@@ -150,7 +179,8 @@ class Planner {
 
   // The point once for each kernel that can answer for it.
   void add(const std::vector<std::string>& sources, const std::string& kernel_class,
-           const std::map<std::string, std::string>& words, const Coordinates& x, double bytes) {
+           const std::map<std::string, std::string>& words, const Coordinates& x, double bytes,
+           int ranks = 1) {
     for (const auto& source : sources) {
       CalibrationPoint p;
       p.kernel_class = kernel_class;
@@ -158,6 +188,7 @@ class Planner {
       p.words = words;
       p.x = x;
       p.bytes = bytes;
+      p.ranks = ranks;
       if (seen_.insert(p.key()).second) add(std::move(p));
     }
   }
@@ -173,8 +204,9 @@ class Planner {
     for (const auto& parameter : kind->parameters) guesses.push_back(parameter.guess);
     // Weights and KV come cold in a server: rotate over three times the L2, two copies at least.
     const double l2 = static_cast<double>(gpu_.l2.count());
-    const bool resident = p.kernel_class != "nccl";
-    p.pool_bytes = resident ? std::max(2.0, std::ceil(3 * l2 / p.bytes)) * p.bytes : 2 * p.bytes;
+    const bool is_weights =
+        !(p.kernel_class == "nccl" || p.kernel_class == "copy" || p.kernel_class == "launch");
+    p.pool_bytes = is_weights ? std::max(2.0, std::ceil(3 * l2 / p.bytes)) * p.bytes : 2 * p.bytes;
     if (p.pool_bytes > 0.8 * static_cast<double>(gpu_.memory.count())) {
       ++plan_.left_out["its rotated copies do not fit the memory"];
       return;
@@ -185,6 +217,14 @@ class Planner {
     const double fill_s = p.pool_bytes / gpu_.memory_bandwidth.count() * 2;
     p.seconds = prepare_s + (p.source == "cudnn" ? compile_s : 0) + fill_s +
                 std::min(measured_s_max, replays * p.launches * p.estimate_us * 1e-6);
+    const auto setting = p.source.find(' ');
+    const auto team =
+        p.ranks == 1 && setting == std::string::npos
+            ? ""
+            : fmt::format("{} {}", p.ranks,
+                          setting == std::string::npos ? "" : p.source.substr(setting));
+    if (!team.empty() && team != team_) p.seconds += team_s;
+    team_ = team;
     plan_.points.push_back(std::move(p));
   }
 
@@ -192,6 +232,7 @@ class Planner {
   const PlanGrid& grid_;
   CalibrationPlan& plan_;
   std::set<std::string> seen_;
+  std::string team_;  // ranks and setting of the point before; "" for one process
 };
 
 }  // namespace
@@ -242,6 +283,7 @@ CalibrationPlan make_plan(const ModelSpec& model, const GpuSpec& gpu, const Plan
   const ModelGraph pass = build_graph(model, graph);
   for (const auto& block : pass.blocks)
     for (const auto& op : block.operators) std::visit(planner, op.work);
+  planner.box();
   return plan;
 }
 
@@ -280,9 +322,9 @@ std::string plan_to_json(const CalibrationPlan& plan) {
   for (const auto& p : plan.points)
     out += fmt::format(
         "{}\n{{\"point\":{},\"class\":{},\"bytes\":{:.0f},\"pool_bytes\":{:.0f},"
-        "\"estimate_us\":{:.3f},\"launches\":{},\"seconds\":{:.3f}}}",
+        "\"estimate_us\":{:.3f},\"launches\":{},\"ranks\":{},\"seconds\":{:.3f}}}",
         &p == plan.points.data() ? "" : ",", json_text(p.key()), json_text(p.kernel_class), p.bytes,
-        p.pool_bytes, p.estimate_us, p.launches, p.seconds);
+        p.pool_bytes, p.estimate_us, p.launches, p.ranks, p.seconds);
   out += "],\n\"left_out\":{";
   const char* comma = "";
   for (const auto& [reason, count] : plan.left_out) {

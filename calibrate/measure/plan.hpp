@@ -21,6 +21,7 @@ struct CalibrationPoint {
   double pool_bytes = 0;   // of the copies that launches rotate over
   double estimate_us = 0;  // of one launch: the class's law with its guesses
   int launches = 1;        // in one sample, which is a graph's replay
+  int ranks = 1;           // processes that measure it together, a GPU each
   double seconds = 0;      // expected, with its preparation
 
   /// "gemm cublaslt gemm_dtype=nvfp4 n=6144 k=2048 m=16": what makes two points the same one.
@@ -44,7 +45,7 @@ struct CalibrationPlan {
 /// How densely the sizes are sampled, by the name of the profile: "smoke" (at most a minute),
 /// "quick" (three), "full" (fifteen). Null for another word.
 struct PlanGrid {
-  std::vector<double> tokens, context, batch, message_bytes;
+  std::vector<double> tokens, context, batch, message_bytes, copy_bytes, launch_count;
   std::vector<std::string> nccl;  // sources of collectives: eager or not, settings
 };
 const PlanGrid* plan_grid(const std::string& profile);

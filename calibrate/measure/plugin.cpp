@@ -15,11 +15,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Room for what a plug-in says.
+// Room for what a plug-in says. What is no ASCII might be cut in the middle of a letter.
 struct Said {
   std::array<char, 4096> text{};
   PluginText room() { return {text.data(), text.size()}; }
-  std::string str() const { return text.data(); }
+  std::string str() const {
+    std::string out = text.data();
+    for (char& c : out)
+      if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+    return out;
+  }
 };
 
 PointState state_of(int code) {
@@ -34,6 +39,9 @@ PointState state_of(int code) {
       return PointState::failed;
   }
 }
+MeasuringBackEnd::Check check_of(int code, const Said& why) {
+  return {state_of(code), code == plugin_ok ? "" : why.str()};
+}
 
 }  // namespace
 
@@ -46,21 +54,21 @@ tl::expected<Plugin, std::string> Plugin::load(const std::string& path) {
   if (api->abi != plugin_abi)
     return tl::unexpected(fmt::format("{} was built for another ceiling (seam {}, here {})", path,
                                       api->abi, plugin_abi));
-  return Plugin(api);
+  return Plugin(api, path);
 }
 Plugin::~Plugin() {
   if (api_) api_->close();
 }
-Plugin::Plugin(Plugin&& other) noexcept : api_(std::exchange(other.api_, nullptr)) {}
+Plugin::Plugin(Plugin&& other) noexcept
+    : api_(std::exchange(other.api_, nullptr)), path_(std::move(other.path_)) {}
 
 bool Plugin::offers(const std::string& kernel_class, const std::string& source) const {
   return api_->offers(kernel_class.c_str(), source.c_str()) != 0;
 }
 
-tl::expected<void, std::string> Plugin::open(int device) {
+MeasuringBackEnd::Check Plugin::open(int device) {
   Said why;
-  if (api_->open(device, why.room()) != plugin_ok) return tl::unexpected(why.str());
-  return {};
+  return check_of(api_->open(device, why.room()), why);
 }
 
 std::vector<std::pair<std::string, std::string>> Plugin::facts() const {
@@ -90,8 +98,7 @@ MeasuringBackEnd::Check Plugin::prepare(const CalibrationPoint& p, const std::st
                           p.pool_bytes,
                           p.launches};
   Said why;
-  const int code = api_->prepare(&point, why.room());
-  return {state_of(code), code == plugin_ok ? "" : why.str()};
+  return check_of(api_->prepare(&point, why.room()), why);
 }
 
 tl::expected<std::vector<Sample>, std::string> Plugin::measure(std::size_t count) {
@@ -107,16 +114,18 @@ tl::expected<std::vector<Sample>, std::string> Plugin::measure(std::size_t count
   return out;
 }
 
-tl::expected<std::string, std::string> Plugin::make_id() {
+tl::expected<std::string, MeasuringBackEnd::Check> Plugin::make_id() {
   Said id, why;
-  if (api_->make_id(id.room(), why.room()) != plugin_ok) return tl::unexpected(why.str());
+  if (!api_->make_id)
+    return tl::unexpected(
+        MeasuringBackEnd::Check{PointState::unsupported, "the plug-in knows no ranks"});
+  if (const int code = api_->make_id(id.room(), why.room()); code != plugin_ok)
+    return tl::unexpected(check_of(code, why));
   return id.str();
 }
-tl::expected<void, std::string> Plugin::join(const std::string& id, int rank, int ranks) {
+MeasuringBackEnd::Check Plugin::join(const std::string& id, int rank, int ranks) {
   Said why;
-  if (api_->join(id.c_str(), rank, ranks, why.room()) != plugin_ok)
-    return tl::unexpected(why.str());
-  return {};
+  return check_of(api_->join(id.c_str(), rank, ranks, why.room()), why);
 }
 
 std::vector<std::string> plugin_folders() {

@@ -21,21 +21,23 @@ class Plugin {
   Plugin& operator=(Plugin&&) = delete;
 
   std::string name() const { return api_->name; }
+  const std::string& path() const { return path_; }
   bool offers(const std::string& kernel_class, const std::string& source) const;
-  /// Takes a GPU. The error says why not.
-  tl::expected<void, std::string> open(int device);
+  /// Takes a GPU, or says why not.
+  MeasuringBackEnd::Check open(int device);
   /// "id=value" lines of the GPU and the libraries.
   std::vector<std::pair<std::string, std::string>> facts() const;
   /// As MeasuringBackEnd's: `source` without its environment.
   MeasuringBackEnd::Check prepare(const CalibrationPoint& point, const std::string& source);
   tl::expected<std::vector<Sample>, std::string> measure(std::size_t count);
   /// For processes that are ranks of one collective.
-  tl::expected<std::string, std::string> make_id();
-  tl::expected<void, std::string> join(const std::string& id, int rank, int ranks);
+  tl::expected<std::string, MeasuringBackEnd::Check> make_id();
+  MeasuringBackEnd::Check join(const std::string& id, int rank, int ranks);
 
  private:
-  explicit Plugin(const PluginApi* api) : api_(api) {}
+  Plugin(const PluginApi* api, std::string path) : api_(api), path_(std::move(path)) {}
   const PluginApi* api_;  // null: moved from
+  std::string path_;
 };
 
 /// Where plug-ins are looked for: $CEILING_PLUGINS alone when set, else plugins/ beside the program

@@ -24,6 +24,8 @@ class Synthetic final : public MeasuringBackEnd {
     return {o_.gpu.id, o_.gpu.name + " (synthetic)", "none", clock(), 0, ""};
   }
   Check prepare(const CalibrationPoint& p) override {
+    if (p.kernel_class == "nccl" || p.kernel_class == "copy" || p.kernel_class == "launch")
+      return {PointState::unsupported, "a synthetic card has no links and no host"};
     if (p.kernel_class == o_.unverified)
       return {PointState::unverified, "its result differs from the reference, as asked"};
     truth_us_ = truth(p);

@@ -282,7 +282,7 @@ Expected<std::vector<KernelSet>> read_kernel_sets(const std::string& name,
   std::shared_ptr<Source> source;
   int number = 0;
   const KernelClass* kind = nullptr;
-  std::string kernel_class;
+  std::string kernel_class, gpu;
   const auto fail = [&](std::size_t column, std::string message, std::string hint = {}) {
     if (!source) {
       source = std::make_shared<Source>();
@@ -422,13 +422,14 @@ Expected<std::vector<KernelSet>> read_kernel_sets(const std::string& name,
         break;
       }
     } else if (key == "gpu") {
-      continue;
+      gpu = std::string(word());
     } else if (!kind) {
       fail(0, "the file must open with its class");
       break;
     } else if (key == "set") {
       sets.emplace_back();
       sets.back().kernel_class = kernel_class;
+      sets.back().measured_on = gpu;
       sets.back().engine = std::string(word());
       sets.back().version = std::string(word());
       if (sets.back().version.empty()) fail(at, "'set ENGINE VERSION' opens a set");

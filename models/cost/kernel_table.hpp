@@ -28,6 +28,7 @@ double doubling(double x);
 class KernelSet {
  public:
   std::string kernel_class, engine, version;
+  std::string measured_on;  // the GPU its file names; "" where it was just fitted
   std::map<std::string, std::string> words;
   std::string source;
   std::size_t rows_measured = 0;

@@ -70,15 +70,20 @@ MersenneTwister MersenneTwister::by_array(std::uint64_t seed) {
   return out;
 }
 
-std::uint32_t MersenneTwister::next_u32() {
+void MersenneTwister::twist() {
   constexpr std::size_t n = 624, m = 397;
-  if (next_ == n) {
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint32_t y = (state_[i] & 0x80000000U) | (state_[(i + 1) % n] & 0x7fffffffU);
-      state_[i] = state_[(i + m) % n] ^ (y >> 1) ^ ((y & 1U) ? 0x9908b0dfU : 0U);
-    }
-    next_ = 0;
-  }
+  const auto mixed = [this](std::size_t i, std::size_t next, std::size_t far) {
+    const std::uint32_t y = (state_[i] & 0x80000000U) | (state_[next] & 0x7fffffffU);
+    state_[i] = state_[far] ^ (y >> 1) ^ (-(y & 1U) & 0x9908b0dfU);
+  };
+  for (std::size_t i = 0; i < n - m; ++i) mixed(i, i + 1, i + m);
+  for (std::size_t i = n - m; i < n - 1; ++i) mixed(i, i + 1, i + m - n);
+  mixed(n - 1, 0, m - 1);
+  next_ = 0;
+}
+
+std::uint32_t MersenneTwister::next_u32() {
+  if (next_ == state_.size()) twist();
   std::uint32_t y = state_[next_++];
   y ^= y >> 11;
   y ^= (y << 7) & 0x9d2c5680U;

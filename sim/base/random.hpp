@@ -33,6 +33,8 @@ class MersenneTwister {
   double random();
 
  private:
+  void twist();
+
   std::array<std::uint32_t, 624> state_;
   std::size_t next_ = 624;
 };

@@ -16,6 +16,7 @@
 #include "calibrate/measure/verify.hpp"
 #include "sim/base/version.hpp"
 #include "sim/cli/command.hpp"
+#include "sim/scenario/box_tables.hpp"
 #include "sim/scenario/data.hpp"
 #include "sim/scenario/kernel_files.hpp"
 #include "sim/scenario/yaml.hpp"
@@ -341,6 +342,13 @@ Exit fit(const FitArguments& o) {
     if (!write_whole(path.string(), write_kernel_sets(gpu->id, sets)))
       return refuse(fmt::format("'{}' cannot be written", path.string()));
   }
+  if (const auto path = fs::path(o.output) / box_collectives;
+      !fitted->collectives.empty() &&
+      !write_whole(path.string(),
+                   collectives_text(fitted->collectives,
+                                    "# Written by 'ceiling calibrate fit'. Sizes are those of the "
+                                    "whole vector; medians of graph replays.\n")))
+    return refuse(fmt::format("'{}' cannot be written", path.string()));
   print_result(
       render_fit(*fitted) +
       fmt::format("  use them: ceiling run SCENARIO --set engine.kernel_tables={}\n", o.output));

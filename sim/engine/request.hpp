@@ -38,11 +38,4 @@ struct Request : RequestView {
   bool held = false;  // its cached prefix is locked, it is not admitted yet
   // Times at the client, but `queued`: when the scheduler first saw it.
   TimePoint sent, queued, first_token, last_token;
-
-  /// What it says when it has made `tokens` output tokens.
-  Content said(std::int64_t tokens) const {
-    Content out = content;
-    if (answer != -1) out.append({answer, 0, tokens});
-    return out;
-  }
 };

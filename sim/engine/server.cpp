@@ -21,7 +21,9 @@ std::unique_ptr<KvCache> make_cache(const EngineSizes& sizes) {
 }  // namespace
 
 void Server::Pass::clear() {
-  record = {};
+  // The rest is written when it is launched and collected.
+  record.shape = {};
+  record.captured = false;
   number = decode_number = dropped = 0;
   extended.clear(), kv_each.clear(), prompts.clear();
   decoded.clear(), finishing.clear(), kept.clear();
@@ -36,7 +38,11 @@ Server::Server(PriceList& prices, EngineSetup& setup, const HostTimes& host,
       host_(host),
       sparse_top_k_(sparse_top_k),
       wants_lengths_(prices.step().wants_lengths()),
+      caches_prefixes_(setup.sizes.prefix_cache != "none"),
       cache_(make_cache(setup.sizes)) {
+  if (!sizes_.graph_sizes.empty())
+    for (int batch = 0; batch <= sizes_.graph_sizes.back(); ++batch)
+      captured_sizes_.push_back(sizes_.captured_size(batch));
   counts_.pages_total = counts_.pages_free_min = cache_->total();
 }
 
@@ -47,16 +53,17 @@ ServerCounts Server::counts() const {
 }
 
 void Server::each_request(const std::function<void(const Request&)>& visit) const {
-  for (const Request& r : slots_)
-    if (r.state == Request::State::waiting || r.state == Request::State::prefilling ||
-        r.state == Request::State::running)
-      visit(r);
+  for (const auto& slot : slots_)
+    if (slot->state == Request::State::waiting || slot->state == Request::State::prefilling ||
+        slot->state == Request::State::running)
+      visit(*slot);
 }
 
 // ---- the loop ----
 
 bool Server::run(Load& load) {
   load_ = &load;
+  next_known_ = false;
   BatchPlan plan;
   while (now_ < last_moment) {
     deliver(now_, [this](TimePoint) { return now_; });
@@ -64,29 +71,26 @@ bool Server::run(Load& load) {
       ++counts_.jumps;
       continue;
     }
-    hold_.reset();
-    SchedulerView view{.now = now_, .waiting = waiting_, .kv = *this};
-    view.prefilling = prefilling_;
-    view.running = seats_;
-    view.decode_passes = counts_.decode_passes;
-    view.total_pages = counts_.pages_total;
-    view.page_size = sizes_.page_size;
-    fill(view);
     plan.clear();
     admitted_.clear();
-    ++counts_.scheduler_calls;
-    setup_.scheduler->next_batch(view, plan);
+    if (hold_ && repeats_decode()) {
+      grow_running();
+      plan.decode = true;
+    } else {
+      hold_.reset();
+      ask_scheduler(plan);
+      hold_ = plan.hold;
+    }
     if (!plan.idle()) {
       idle_told_ = false;
+      if (hold_) {
+        SIM_ASSERT(plan.decode && plan.extend.empty());
+        --hold_->passes;
+      }
       std::unique_ptr<Pass> pass = spare_pass();
       apply(plan, *pass);
       const TimePoint host_free = launch(*pass);
       launched(*pass);
-      if (plan.hold) {
-        SIM_ASSERT(plan.decode && plan.extend.empty());
-        hold_ = plan.hold;
-        --hold_->passes;
-      }
       in_flight_.push_back(std::move(pass));
       if (static_cast<int>(in_flight_.size()) < sizes_.loop_depth)
         now_ = host_free;
@@ -99,7 +103,7 @@ bool Server::run(Load& load) {
       await_oldest(now_ + host_.per_step);
       continue;
     }
-    setup_.scheduler->on_idle(view);
+    setup_.scheduler->on_idle(view());
     // Ask once more before sleeping: an idle look may clear the scheduler's own flags.
     if (!waiting_.empty() && !idle_told_) {
       idle_told_ = true;
@@ -116,33 +120,42 @@ bool Server::run(Load& load) {
   return false;
 }
 
-TimePoint Server::next_arrival() {
-  const Load::Sending s = load_->next();
-  if (!s.request) return TimePoint::never();
-  return std::max(s.at + host_.request_path, path_free_) +
-         s.request->input * host_.tokenise_per_token;
+SchedulerView Server::view() {
+  SchedulerView view{.now = now_, .waiting = waiting_, .kv = *this};
+  view.prefilling = prefilling_;
+  view.running = seats_;
+  view.decode_passes = counts_.decode_passes;
+  view.total_pages = counts_.pages_total;
+  view.page_size = sizes_.page_size;
+  fill(view);
+  return view;
 }
 
-void Server::deliver(TimePoint until, const std::function<TimePoint(TimePoint)>& seen_at) {
-  for (;;) {
-    const Load::Sending s = load_->next();
-    if (!s.request) return;
-    const TimePoint arrives = std::max(s.at + host_.request_path, path_free_) +
-                              s.request->input * host_.tokenise_per_token;
-    if (arrives > until) return;
-    receive(s, arrives, seen_at(arrives));
-  }
+void Server::ask_scheduler(BatchPlan& plan) {
+  ++counts_.scheduler_calls;
+  setup_.scheduler->next_batch(view(), plan);
+}
+
+void Server::ask_load() {
+  next_ = load_->next();
+  next_known_ = true;
+  next_arrival_ = TimePoint::never();
+  if (next_.request)
+    next_arrival_ = std::max(next_.at + host_.request_path, path_free_) +
+                    next_.request->input * host_.tokenise_per_token;
 }
 
 Request& Server::new_request() {
   RequestId id;
   if (free_slots_.empty()) {
     id = static_cast<RequestId>(slots_.size());
-    slots_.emplace_back();
+    slots_.push_back(std::make_unique<Request>());
   } else {
     id = free_slots_.back();
     free_slots_.pop_back();
-    slots_[static_cast<std::size_t>(id)] = Request{};
+    Request& r = get(id);
+    std::destroy_at(&r);
+    std::construct_at(&r);
   }
   Request& r = get(id);
   r.id = id;
@@ -150,24 +163,25 @@ Request& Server::new_request() {
   return r;
 }
 
-void Server::receive(const Load::Sending& sending, TimePoint arrived, TimePoint seen) {
-  const PlannedRequest& planned = *sending.request;
+void Server::receive(TimePoint arrived, TimePoint seen) {
+  const PlannedRequest& planned = *next_.request;
   SIM_ASSERT(planned.input > 0 && planned.output > 0 && planned.limit() > 0);
   path_free_ = arrived;
   Request& r = new_request();
   r.prompt = planned.input;
   r.max_new = planned.limit();
   r.output = std::min(planned.output, r.max_new);
-  r.index = sending.index;
+  r.index = next_.index;
   r.session = planned.session;
-  r.sent = sending.at;
+  r.sent = next_.at;
   r.queued = seen;
-  if (sizes_.prefix_cache != "none") {
+  if (caches_prefixes_) {
     r.content =
         planned.prompt.empty() ? Content(unnamed_prompt + r.serial, r.prompt) : planned.prompt;
     r.answer = planned.answer != -1 ? planned.answer : unnamed_answer + r.serial;
   }
   load_->take();
+  next_known_ = false;
   ++counts_.arrived;
   if (r.index >= 0)
     for (Observer* o : observers_) o->on_sent(r);
@@ -182,8 +196,7 @@ void Server::receive(const Load::Sending& sending, TimePoint arrived, TimePoint 
     ++counts_.rejected;
     const TimePoint at_client = seen + host_.response_path;
     for (Observer* o : observers_) o->on_reject(r, at_client);
-    load_->ended(r.index, r.session, at_client);
-    free_slots_.push_back(r.id);
+    ended(r, at_client);
     return;
   }
   waiting_.push_back(&r);
@@ -193,18 +206,24 @@ void Server::receive(const Load::Sending& sending, TimePoint arrived, TimePoint 
 
 // ---- pages ----
 
+const Content& Server::said(const Request& r, std::int64_t generated) {
+  said_ = r.content;
+  if (r.answer != -1) said_.append({r.answer, 0, generated});
+  return said_;
+}
+
 std::int64_t Server::cached(const RequestView& waiting) {
   const Request& r = get(waiting.id);
   const std::int64_t limit = r.to_prefill() - 1;
-  return r.generated > 0 ? cache_->match(r.said(r.generated), limit)
-                         : cache_->match(r.content, limit);
+  return cache_->match(r.generated > 0 ? said(r) : r.content, limit);
 }
 
 std::int64_t Server::hold(const RequestView& waiting) {
   Request& r = get(waiting.id);
   SIM_ASSERT(r.state == Request::State::waiting && !r.held);
-  const std::int64_t tokens = cached(waiting);
-  cache_->hold(r.kv, r.generated > 0 ? r.said(r.generated) : r.content, tokens);
+  const std::int64_t tokens = caches_prefixes_ ? cached(waiting) : 0;
+  const bool again = caches_prefixes_ && r.generated > 0;
+  cache_->hold(r.kv, again ? said(r) : r.content, tokens);
   SIM_ASSERT(r.kv.tokens == tokens && r.kv.shared == tokens);
   r.prefilled = tokens;
   r.held = true;
@@ -248,8 +267,8 @@ void Server::admit(const RequestView& request, std::int64_t tokens) {
 }
 
 void Server::publish_prompt(Request& r) {
-  if (sizes_.prefix_cache == "none") return;
-  cache_->publish(r.kv, r.prefilled > r.prompt ? r.said(r.prefilled - r.prompt) : r.content,
+  if (!caches_prefixes_) return;
+  cache_->publish(r.kv, r.prefilled > r.prompt ? said(r, r.prefilled - r.prompt) : r.content,
                   r.prefilled);
 }
 
@@ -262,10 +281,9 @@ void Server::retract(const RequestView& request) {
     leave_running(r);
     --seats_;
   }
-  const bool keep = rules_.caches_retracted && sizes_.prefix_cache != "none";
+  const bool keep = rules_.caches_retracted && caches_prefixes_;
   // At most what the engine knows it has said: the token in flight has no content yet.
-  cache_->release(r.kv, keep ? r.said(r.generated) : Content(),
-                  std::min(r.kv.tokens, r.to_prefill()), keep);
+  cache_->release(r.kv, keep ? said(r) : r.content, std::min(r.kv.tokens, r.to_prefill()), keep);
   r.kv = {};
   r.state = Request::State::waiting;
   r.prefilled = 0;
@@ -341,7 +359,7 @@ TimePoint Server::launch(Pass& pass) {
   const PassShape& shape = record.shape;
   record.padded = shape.decode_sequences;
   if (shape.extend_sequences == 0) {
-    if (const int size = sizes_.captured_size(shape.decode_sequences); size > 0) {
+    if (const std::int64_t size = captured_size(shape.decode_sequences); size > 0) {
       record.padded = size;
       record.captured = true;
     }
@@ -363,7 +381,7 @@ TimePoint Server::launch(Pass& pass) {
 
 void Server::await_oldest(TimePoint host_free) {
   std::unique_ptr<Pass> oldest = std::move(in_flight_.front());
-  in_flight_.pop_front();
+  in_flight_.erase(in_flight_.begin());
   now_ = std::max(host_free, oldest->record.finished) + oldest->record.batch * host_.per_sequence;
   oldest->record.processed = now_;
   collect(*oldest);
@@ -375,12 +393,10 @@ void Server::collect(Pass& pass) {
   const TimePoint at_client = now_ + host_.response_path;
   if (pass.decode_number > 0) collect_decodes(pass, at_client);
   if (!pass.extended.empty()) first_tokens(pass, at_client);
-  keep_tokens(pass, at_client);
-  PassRun run;
-  run.last = pass.record;
-  run.device = pass.record.device;
-  run.first_processed = now_;
-  for (Observer* o : observers_) o->on_passes(run);
+  if (!pass.kept.empty()) keep_tokens(pass, at_client);
+  pass.run.device = pass.record.device;
+  pass.run.first_processed = now_;
+  for (Observer* o : observers_) o->on_passes(pass.run);
 }
 
 // ---- the end of a request ----
@@ -408,14 +424,19 @@ void Server::finish(Request& r, TimePoint at_client) {
   } else {
     --seats_;
     setup_.scheduler->on_finish(r);
-    const bool keep = sizes_.prefix_cache != "none";
     // The last token's own KV was never computed, or nobody wants it.
-    cache_->release(r.kv, keep ? r.said(r.generated) : Content(), r.to_prefill() - 1, keep);
+    cache_->release(r.kv, caches_prefixes_ ? said(r) : r.content, r.to_prefill() - 1,
+                    caches_prefixes_);
   }
   r.kv = {};
   r.state = Request::State::finished;
   ++counts_.finished;
   for (Observer* o : observers_) o->on_finish(r);
+  ended(r, at_client);
+}
+
+void Server::ended(const Request& r, TimePoint at_client) {
   load_->ended(r.index, r.session, at_client);
+  next_known_ = false;
   free_slots_.push_back(r.id);
 }

@@ -65,7 +65,8 @@ class Server : protected KvLedger {
     }
   };
   struct Pass {
-    PassRecord record;
+    PassRun run;  // as it will be told: of this pass alone
+    PassRecord& record = run.last;
     std::int64_t number = 0;         // of all passes, from 1
     std::int64_t decode_number = 0;  // of those that decode, from 1; 0: it does not
     std::vector<Member> extended;    // prompts, in order
@@ -79,6 +80,9 @@ class Server : protected KvLedger {
     std::vector<Member> kept;       // retracted while it ran, but keep its token
     std::int64_t dropped = 0;       // tokens of it that nobody wants any more
 
+    Pass() = default;
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
     void clear();
   };
 
@@ -91,8 +95,9 @@ class Server : protected KvLedger {
   virtual void collect_decodes(Pass& pass, TimePoint at_client) = 0;
   virtual void first_tokens(Pass& pass, TimePoint at_client) = 0;  // of the prompts in it
   virtual void keep_tokens(Pass& pass, TimePoint at_client) = 0;   // of those retracted meanwhile
-  /// Passes ahead without asking anybody; false when it cannot.
-  virtual bool jump() { return false; }
+  // While a hold is in force, without asking the scheduler:
+  virtual bool jump() { return false; }                  // many passes ahead, if it can
+  virtual bool repeats_decode() const { return false; }  // whether the next pass may be the same
 
   // ---- common parts ----
   std::int64_t available() const final { return cache_->available(); }
@@ -102,7 +107,7 @@ class Server : protected KvLedger {
   void admit(const RequestView& request, std::int64_t tokens) final;
   void retract(const RequestView& request) final;
 
-  Request& get(RequestId id) { return slots_[static_cast<std::size_t>(id)]; }
+  Request& get(RequestId id) { return *slots_[static_cast<std::size_t>(id)]; }
   void finish(Request& request, TimePoint at_client);
   /// One more token of a request that is followed by itself.
   void token_made(Request& request, TimePoint at_client);
@@ -112,10 +117,22 @@ class Server : protected KvLedger {
       counts_.pages_free_min = now;
   }
   /// When the next request reaches the scheduler as far as is known; never() when none does.
-  TimePoint next_arrival();
+  TimePoint next_arrival() {
+    if (!next_known_) ask_load();
+    return next_arrival_;
+  }
   /// Takes in who has arrived by `until`; `seen_at` says when the scheduler saw whom.
-  void deliver(TimePoint until, const std::function<TimePoint(TimePoint)>& seen_at);
+  template <class SeenAt>
+  void deliver(TimePoint until, SeenAt seen_at) {
+    for (TimePoint at = next_arrival(); at <= until && next_.request; at = next_arrival())
+      receive(at, seen_at(at));
+  }
   int page_size() const { return sizes_.page_size; }
+  /// As EngineSizes::captured_size(), from a table.
+  std::int64_t captured_size(std::int64_t batch) const {
+    const auto at = static_cast<std::size_t>(batch);
+    return at < captured_sizes_.size() ? captured_sizes_[at] : 0;
+  }
 
   PriceList& prices_;
   EngineSetup& setup_;
@@ -123,11 +140,11 @@ class Server : protected KvLedger {
   const LoopRules& rules_;
   HostTimes host_;
   std::int64_t sparse_top_k_;
-  const bool wants_lengths_;
+  const bool wants_lengths_, caches_prefixes_;
   std::vector<Observer*> observers_;
   std::unique_ptr<KvCache> cache_;
 
-  std::deque<Request> slots_;
+  std::vector<std::unique_ptr<Request>> slots_;
   std::vector<RequestId> free_slots_;
   std::deque<RequestView*> waiting_;
   Request* prefilling_ = nullptr;
@@ -136,12 +153,19 @@ class Server : protected KvLedger {
 
   TimePoint now_;
   TimePoint gpu_free_;
-  std::deque<std::unique_ptr<Pass>> in_flight_;
+  std::vector<std::unique_ptr<Pass>> in_flight_;  // at most loop_depth, the oldest first
   std::optional<Hold> hold_;  // of the last plan, while nothing has happened since
 
  private:
   Request& new_request();
-  void receive(const Load::Sending& sending, TimePoint arrived, TimePoint seen);
+  void ask_load();
+  void receive(TimePoint arrived, TimePoint seen);
+  void ended(const Request& request, TimePoint at_client);
+  SchedulerView view();
+  /// What the request says when it has made so many output tokens; valid until the next call.
+  const Content& said(const Request& request, std::int64_t generated);
+  const Content& said(const Request& request) { return said(request, request.generated); }
+  void ask_scheduler(BatchPlan& plan);
   void apply(const BatchPlan& plan, Pass& pass);
   TimePoint launch(Pass& pass);
   void await_oldest(TimePoint host_free);
@@ -149,11 +173,17 @@ class Server : protected KvLedger {
   std::unique_ptr<Pass> spare_pass();
 
   Load* load_ = nullptr;
-  TimePoint path_free_;  // the tokeniser takes one request after the other
+  // What it said of the next request, until one is taken or has ended.
+  bool next_known_ = false;
+  Load::Sending next_;
+  TimePoint next_arrival_;
+  std::vector<std::int32_t> captured_sizes_;  // by batch
+  TimePoint path_free_;                       // the tokeniser takes one request after the other
   std::int64_t serials_ = 0;
   bool idle_told_ = false;
   std::vector<std::unique_ptr<Pass>> spare_;
   std::vector<RequestId> admitted_;  // in the plan being made
+  Content said_;
 };
 
 /// Touches every request in every pass and announces every token: what the other is held against.

@@ -46,19 +46,43 @@ class SumsServer final : public Server {
   struct Shorter {
     bool operator()(const Entry& a, const Entry& b) const { return a.key < b.key; }
   };
+  /// Entries by priority. Those that come in order (ends of equally long answers do) wait in a
+  /// line, the others in a heap.
   template <class Order>
-  struct Heap {
-    std::vector<Entry> entries;
-    bool empty() const { return entries.empty(); }
-    const Entry& top() const { return entries.front(); }
+  class Queue {
+   public:
+    bool empty() const { return line_.empty() && heap_.empty(); }
+    std::size_t size() const { return line_.size() + heap_.size(); }
+    const Entry& top() const { return line_is_next() ? line_.front() : heap_.front(); }
     void push(const Entry& e) {
-      entries.push_back(e);
-      std::push_heap(entries.begin(), entries.end(), Order{});
+      if (line_.empty() || !Order{}(line_.back(), e)) {
+        line_.push_back(e);
+        return;
+      }
+      heap_.push_back(e);
+      std::push_heap(heap_.begin(), heap_.end(), Order{});
     }
     void pop() {
-      std::pop_heap(entries.begin(), entries.end(), Order{});
-      entries.pop_back();
+      if (line_is_next()) {
+        line_.pop_front();
+        return;
+      }
+      std::pop_heap(heap_.begin(), heap_.end(), Order{});
+      heap_.pop_back();
     }
+    template <class Drop>
+    void erase_if(Drop drop) {
+      std::erase_if(line_, drop);
+      std::erase_if(heap_, drop);
+      std::make_heap(heap_.begin(), heap_.end(), Order{});
+    }
+
+   private:
+    bool line_is_next() const {
+      return heap_.empty() || (!line_.empty() && !Order{}(line_.front(), heap_.front()));
+    }
+    std::deque<Entry> line_;
+    std::vector<Entry> heap_;
   };
   /// Requests whose last token came with the same pass with prompts.
   struct Fresh {
@@ -73,8 +97,8 @@ class SumsServer final : public Server {
   // ---- the sums ----
 
   std::int64_t residue(std::int64_t tokens) const {
-    const std::int64_t page = sizes_.page_size;
-    return ((tokens % page) + page) % page;
+    const std::int64_t rest = tokens % sizes_.page_size;
+    return rest < 0 ? rest + sizes_.page_size : rest;
   }
   // Those whose kv fills its last page: the next token needs another one.
   std::int64_t pages_of_next(std::int64_t decode_passes) const {
@@ -104,7 +128,10 @@ class SumsServer final : public Server {
     offsets_ -= u.offset;
     --by_residue_[static_cast<std::size_t>(residue(u.offset))];
     if (u.below_cap) drop_below_cap(u);
-    if (longest_.entries.size() > 64 + 2 * static_cast<std::size_t>(decoding_)) tidy_longest();
+    // Those who left stay in the queue of lengths until they come up; a long life at its top would
+    // let it grow with all requests ever seen.
+    if (longest_.size() > 64 + 2 * static_cast<std::size_t>(decoding_))
+      longest_.erase_if([this](const Entry& e) { return !stays(e) || !run(e.id).decodes; });
   }
 
   void drop_below_cap(Run& u) {
@@ -113,16 +140,9 @@ class SumsServer final : public Server {
     below_cap_offsets_ -= u.offset;
   }
 
-  // The heap of lengths keeps those who left until they come up; a long life at its top would let
-  // it grow with all requests ever seen.
-  void tidy_longest() {
-    std::erase_if(longest_.entries,
-                  [this](const Entry& e) { return !stays(e) || !run(e.id).decodes; });
-    std::make_heap(longest_.entries.begin(), longest_.entries.end(), Shorter{});
-  }
-
   // Who reached the cap with the last pass gains no more capped tokens.
   void cross_cap() {
+    if (sparse_top_k_ == 0) return;
     while (!crossings_.empty() && crossings_.top().key <= launched_) {
       const Entry e = crossings_.top();
       crossings_.pop();
@@ -271,7 +291,10 @@ class SumsServer final : public Server {
       Run& u = run(e.id);
       SIM_ASSERT(e.key == launched_);
       pass.finishing.push_back({&r, r.serial, r.retractions, true});
-      if (rules_.skips_finished && r.output == r.max_new) stop_decoding(u);
+      if (rules_.skips_finished && r.output == r.max_new) {
+        stop_decoding(u);
+        hold_.reset();  // which is of everybody who decodes
+      }
     }
   }
 
@@ -418,6 +441,11 @@ class SumsServer final : public Server {
     }
   };
 
+  bool repeats_decode() const override {
+    return hold_->passes > 0 && now_ < hold_->until && decoding_ > 0 &&
+           pages_of_next(launched_) <= cache_->available();
+  }
+
   bool jump() override {
     const int depth = sizes_.loop_depth;
     // Where single lengths count, prices do not go on evenly.
@@ -442,6 +470,11 @@ class SumsServer final : public Server {
     const std::int64_t pages = cache_->available();
     n = std::min(n, (pages / decoding_ - 1) * page_size());
     if (n < 2) return false;
+    TimePoint stop = hold_->until;
+    if (hold_->on_arrival) stop = std::min(stop, next_arrival());
+    const Duration after = decoding_ * host_.per_sequence;
+    // The second choice waits for the results of the pass in flight.
+    if (depth == 2 && in_flight_.front()->record.finished + after >= stop) return false;
 
     Pass& next = *next_;
     next.clear();
@@ -452,7 +485,7 @@ class SumsServer final : public Server {
     --launched_;
     s.heads_rows = decoding_;
     record.batch = record.padded = decoding_;
-    if (const int size = sizes_.captured_size(decoding_); size > 0) {
+    if (const std::int64_t size = captured_size(decoding_); size > 0) {
       record.padded = size;
       record.captured = true;
     }
@@ -462,7 +495,6 @@ class SumsServer final : public Server {
     if (n < 2 || !ramp.rising) return false;
     const Timeline& t = ramp.first;
     const Duration growth = ramp.device_step;
-    const Duration after = decoding_ * host_.per_sequence;
     const Duration issue = host_.per_step + t.host;
     Choices c{now_, {}, {}, {}};
     bool host_paces = false;
@@ -502,8 +534,6 @@ class SumsServer final : public Server {
     } else {
       return false;
     }
-    TimePoint stop = hold_->until;
-    if (hold_->on_arrival) stop = std::min(stop, next_arrival());
     if (n < 2) return false;
     n = c.before(stop, n);
     // Whole clock: leave the end of time to the loop.
@@ -585,8 +615,8 @@ class SumsServer final : public Server {
   std::vector<std::int64_t> by_residue_;  // of offset modulo page size
   std::int64_t below_cap_ = 0, below_cap_offsets_ = 0;
   std::int64_t reserving_ = 0, reserved_ = 0, clipped_ = 0;
-  Heap<Later> finishes_, crossings_, clips_;
-  Heap<Shorter> longest_;
+  Queue<Later> finishes_, crossings_, clips_;
+  Queue<Shorter> longest_;
   std::int64_t streaming_ = 0;  // whose last token came with the last decode pass
   TimePoint last_decode_;       // at the client
   std::vector<Fresh> fresh_;

@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
+
+#include "sim/base/assert.hpp"
 
 namespace {
 
 constexpr double ms(std::int64_t ps) { return static_cast<double>(ps) * 1e-9; }
+
+constexpr std::size_t bucket_count = 57 * 128;
 
 // Bucket of a time: its octave and the next 7 bits.
 std::size_t bucket_of(std::int64_t ps) {
@@ -24,26 +29,17 @@ std::int64_t lower_end(std::size_t bucket) {
 void GapHistogram::clear() { *this = {}; }
 
 void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
-  if (buckets_.empty()) {
-    if (!exact_.empty() && exact_.back().first == ps) {
-      exact_.back().second += weight;
-      return;
-    }
-    if (exact_.size() == 2 * exact_most) merge_equal();
-    if (exact_.size() < 2 * exact_most) {
-      exact_.emplace_back(ps, weight);
-      return;
-    }
-    buckets_.resize(57 * 128);
-    for (const auto& [value, w] : exact_) bucket(value, w);
-    exact_.clear();
-    exact_.shrink_to_fit();
+  if (!buckets_.empty()) return bucket(ps, weight);
+  if (!exact_.empty() && exact_.back().first == ps) {
+    exact_.back().second += weight;
+    return;
   }
-  bucket(ps, weight);
+  if (exact_.size() == 2 * exact_most && !make_room()) return bucket(ps, weight);
+  exact_.emplace_back(ps, weight);
 }
 
 // Equal gaps become one. With more than `exact_most` different ones the list counts as full.
-void GapHistogram::merge_equal() {
+bool GapHistogram::make_room() {
   std::sort(exact_.begin(), exact_.end());
   std::vector<std::pair<std::int64_t, std::int64_t>> merged;
   for (const auto& [value, weight] : exact_)
@@ -51,7 +47,13 @@ void GapHistogram::merge_equal() {
       merged.back().second += weight;
     else
       merged.emplace_back(value, weight);
-  if (merged.size() <= exact_most) exact_ = std::move(merged);
+  exact_ = std::move(merged);
+  if (exact_.size() <= exact_most) return true;
+  buckets_.resize(bucket_count);
+  for (const auto& [value, weight] : exact_) bucket(value, weight);
+  exact_.clear();
+  exact_.shrink_to_fit();
+  return false;
 }
 
 void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
@@ -63,9 +65,13 @@ void GapHistogram::add(Duration gap, Duration step, std::int64_t n, std::int64_t
   count_ += n * weight;
   const double a = gap.ms(), d = step.ms(), m = static_cast<double>(n),
                w = static_cast<double>(weight);
+  if (step == Duration()) {
+    sum_ms_ += w * (m * a);
+    squares_ms_ += w * (m * a * a);
+    return one(gap.ps(), n * weight);
+  }
   sum_ms_ += w * (m * a + d * m * (m - 1) / 2);
   squares_ms_ += w * (m * a * a + a * d * m * (m - 1) + d * d * (m - 1) * m * (2 * m - 1) / 6);
-  if (step == Duration()) return one(gap.ps(), n * weight);
   for (std::int64_t k = 0; k < n;) {
     const std::int64_t value = gap.ps() + k * step.ps();
     // Of a long run in buckets, all that fall into one at once.
@@ -91,22 +97,31 @@ double GapHistogram::std_dev_ms() const {
 std::vector<double> GapHistogram::percentiles_ms(const std::vector<double>& q) const {
   std::vector<double> out(q.size(), 0);
   if (count_ == 0) return out;
-  std::vector<std::pair<double, std::int64_t>> sorted;  // value, how many up to and with it
-  if (buckets_.empty()) {
-    auto values = exact_;
-    std::sort(values.begin(), values.end());
-    for (const auto& [value, weight] : values) sorted.emplace_back(ms(value), weight);
-  } else {
-    for (std::size_t b = 0; b < buckets_.size(); ++b)
-      if (buckets_[b] > 0)
-        sorted.emplace_back((ms(lower_end(b)) + ms(lower_end(b + 1))) / 2, buckets_[b]);
+  std::vector<std::int64_t> up_to = buckets_;  // gaps in this bucket and those below
+  if (up_to.empty()) {
+    up_to.resize(bucket_count);
+    for (const auto& [value, weight] : exact_) up_to[bucket_of(value)] += weight;
   }
-  std::int64_t before = 0;
-  for (auto& [value, weight] : sorted) weight = before += weight;
+  std::partial_sum(up_to.begin(), up_to.end(), up_to.begin());
+  // Of exact gaps only those are sorted that share a bucket with a wanted one.
+  std::size_t sorted_bucket = bucket_count;
+  std::vector<std::pair<std::int64_t, std::int64_t>> sorted;
   const auto at = [&](std::int64_t index) {
-    return std::upper_bound(sorted.begin(), sorted.end(), index,
-                            [](std::int64_t i, const auto& entry) { return i < entry.second; })
-        ->first;
+    const auto b = static_cast<std::size_t>(std::upper_bound(up_to.begin(), up_to.end(), index) -
+                                            up_to.begin());
+    const std::int64_t from = lower_end(b), to = lower_end(b + 1);
+    if (!buckets_.empty()) return (ms(from) + ms(to)) / 2;
+    if (b != sorted_bucket) {
+      sorted.clear();
+      for (const auto& entry : exact_)
+        if (entry.first >= from && entry.first < to) sorted.push_back(entry);
+      std::sort(sorted.begin(), sorted.end());
+      sorted_bucket = b;
+    }
+    std::int64_t before = b > 0 ? up_to[b - 1] : 0;
+    for (const auto& [value, weight] : sorted)
+      if ((before += weight) > index) return ms(value);
+    SIM_UNREACHABLE("a bucket weighs what its gaps do");
   };
   for (std::size_t i = 0; i < q.size(); ++i) {
     const double position = q[i] / 100 * static_cast<double>(count_ - 1);

@@ -24,7 +24,8 @@ class GapHistogram {
  private:
   static constexpr std::size_t exact_most = 65'536;
   void one(std::int64_t ps, std::int64_t weight);
-  void merge_equal();
+  /// Room for another exact gap; false when from now on there are only buckets.
+  bool make_room();
   void bucket(std::int64_t ps, std::int64_t weight);
 
   std::vector<std::pair<std::int64_t, std::int64_t>> exact_;  // value, weight

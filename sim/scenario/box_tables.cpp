@@ -22,6 +22,12 @@ constexpr std::pair<const char*, const char*> kernels[] = {
 
 }  // namespace
 
+std::string box_collectives_of(const Settings& folder) {
+  const auto path = fs::path(folder.text()) / box_collectives;
+  std::error_code code;
+  return fs::exists(path, code) ? path.string() : "";
+}
+
 void use_box_tables(const Settings& folder, const GpuSpec& gpu, Settings& build, Settings& laws,
                     std::vector<std::string>& files, Diagnostics& errors) {
   std::error_code code;
@@ -33,6 +39,13 @@ void use_box_tables(const Settings& folder, const GpuSpec& gpu, Settings& build,
   KernelTables tables;
   if (const auto damaged = add_table_folder(tables, folder.text(), gpu); !damaged.empty())
     return errors.append(damaged);
+  for (const auto& set : tables.sets())
+    if (set.measured_on != gpu.id)
+      return errors.error(
+          folder.where(),
+          fmt::format("'{}' holds tables of {}, the machine has {}", folder.text(),
+                      set.measured_on.empty() ? "a GPU it does not name" : set.measured_on, gpu.id),
+          "ceiling calibrate run measures this machine's card");
   bool any = false;
   for (const auto& entry : kernels) {
     const char *kernel_class = entry.first, *kernel = entry.second;

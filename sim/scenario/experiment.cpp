@@ -308,6 +308,12 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
   if (reading.errors.empty())
     e->machine_.interconnect = with_timed_staging(e->machine_.topology, e->machine_.interconnect,
                                                   e->gpu_.compute_capability);
+  if (const Settings* folder = in.scenario.at("engine.kernel_tables")) {
+    // measured on this very box: before what its machine file names
+    const auto path = box_collectives_of(*folder);
+    auto& named = e->machine_.collectives;
+    if (!path.empty()) named.insert(named.begin(), {path, folder->where()});
+  }
   std::optional<Machine> base;  // before edits, if there are any
   if (const Settings* edits = in.scenario.find("machine_edits")) {
     base = e->machine_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "sim/base/assert.hpp"
 
@@ -41,9 +42,16 @@ std::uint64_t mix(std::uint64_t h, std::int64_t x) {
   return h ^ (h >> 29);
 }
 
+// Whether the price is a Line: a captured pass without prompts whose rows are its tokens.
+bool on_a_line(const PassShape& pass, bool captured) {
+  return captured && pass.extend_sequences == 0 && pass.heads_rows == pass.decode_sequences &&
+         pass.decode_kv_each.empty();
+}
+
 }  // namespace
 
-PriceList::PriceList(const StepModel& step) : step_(step) {
+PriceList::PriceList(const StepModel& step)
+    : step_(step), launch_{step.graph_launch(false), step.graph_launch(true)} {
   const auto& blocks = step.graph().blocks;
   std::vector<Segment> segments;
   for (std::size_t b = 0; b < blocks.size(); ++b) {
@@ -56,6 +64,7 @@ PriceList::PriceList(const StepModel& step) : step_(step) {
         v.op = &ops[i];
         if (const auto* mla = std::get_if<MlaOp>(&ops[i].work)) v.capped = mla->top_k > 0;
         v.on_max = std::holds_alternative<IndexerOp>(ops[i].work);
+        on_max_ |= v.on_max;
         block.parts.push_back({-1, static_cast<int>(varying_.size())});
         varying_.push_back(std::move(v));
         ++i;
@@ -106,8 +115,20 @@ Duration PriceList::captured_fixed(bool by_rows, const PassShape& pass) {
   return *known;
 }
 
-PriceList::Piece PriceList::decode_piece(Varying& v, std::int64_t batch, std::int64_t argument,
-                                         std::int64_t kv_max) {
+const PriceList::Piece& PriceList::decode_piece(Varying& v, std::int64_t batch,
+                                                std::int64_t argument, std::int64_t kv_max) {
+  const auto at = static_cast<std::size_t>(batch);
+  if (v.latest.size() <= at) v.latest.resize(at + 1);
+  Piece& piece = v.latest[at];
+  if (argument < piece.from || argument >= piece.to ||
+      (v.on_max && rounded_up(kv_max) != piece.kv_max))
+    piece = new_piece(v, batch, argument, kv_max);
+  return piece;
+}
+
+PriceList::Piece PriceList::new_piece(Varying& v, std::int64_t batch, std::int64_t argument,
+                                      std::int64_t kv_max) {
+  kv_max = rounded_up(kv_max);
   auto [from, to] = piece_around(argument);
   from = std::max(from, batch);  // every sequence has a token
   const std::uint64_t key = mix(mix(mix(1, from), batch), v.on_max ? kv_max : 0);
@@ -124,7 +145,7 @@ PriceList::Piece PriceList::decode_piece(Varying& v, std::int64_t batch, std::in
     const std::int64_t at = price(from);
     it->second = {at, (price(to) - at) / (to - from)};
   }
-  return {from, to, it->second.first, it->second.second};
+  return {from, to, it->second.first, it->second.second, kv_max};
 }
 
 Duration PriceList::varying(Varying& v, const PassShape& pass) {
@@ -138,18 +159,20 @@ Duration PriceList::varying(Varying& v, const PassShape& pass) {
   Duration out;
   if (pass.decode_sequences > 0) {
     const std::int64_t argument = v.capped ? pass.decode_kv_tokens_capped : pass.decode_kv_tokens;
-    const Piece p = decode_piece(v, pass.decode_sequences, argument, rounded_up(pass.kv_max));
-    out += Duration::picoseconds(p.price + p.slope * (argument - p.from));
+    const Piece& p = decode_piece(v, pass.decode_sequences, argument, pass.kv_max);
+    out += Duration::picoseconds(p.at(argument));
   }
   if (pass.extend_sequences > 0) {
-    PassShape prompts = pass;
-    prompts.decode_sequences = prompts.decode_kv_tokens = prompts.decode_kv_tokens_capped = 0;
     std::uint64_t key = mix(2, pass.extend_sequences);
     for (const std::int64_t x : {pass.extend_tokens, pass.extend_tokens_max, pass.extend_pairs,
                                  pass.extend_pairs_capped, v.on_max ? pass.kv_max : 0})
       key = mix(key, x);
+    constexpr std::size_t prompts_most = 65'536;  // where every prompt is another
+    if (v.prompts.size() == prompts_most) v.prompts.clear();
     const auto [it, fresh] = v.prompts.try_emplace(key);
     if (fresh) {
+      PassShape prompts = pass;
+      prompts.decode_sequences = prompts.decode_kv_tokens = prompts.decode_kv_tokens_capped = 0;
       const LayerBlock none;
       it->second = step_.time(*v.op, none, prompts);
     }
@@ -160,7 +183,7 @@ Duration PriceList::varying(Varying& v, const PassShape& pass) {
 
 Timeline PriceList::compose(const PassShape& pass, bool captured,
                             const std::vector<Duration>& times) {
-  Timeline whole = step_.graph_launch(captured);
+  Timeline whole = launch_[captured];
   if (captured) {
     // Nothing is issued within a graph: the stream alone decides.
     Duration device = captured_fixed(false, pass) + captured_fixed(true, pass);
@@ -184,7 +207,44 @@ Timeline PriceList::compose(const PassShape& pass, bool captured,
   return whole.then({Duration(), beside, beside});
 }
 
+const PriceList::Line& PriceList::line(const PassShape& pass) {
+  const auto at = static_cast<std::size_t>(pass.decode_sequences);
+  if (lines_.size() <= at) lines_.resize(at + 1);
+  Line& line = lines_[at];
+  const std::int64_t kv = pass.decode_kv_tokens, capped = pass.decode_kv_tokens_capped;
+  if (kv < line.kv_from || kv >= line.kv_to || capped < line.capped_from ||
+      capped >= line.capped_to || (on_max_ && rounded_up(pass.kv_max) != line.kv_max))
+    line = new_line(pass);
+  return line;
+}
+
+PriceList::Line PriceList::new_line(const PassShape& pass) {
+  constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
+  Line out;
+  out.kv_to = out.capped_to = any;
+  out.kv_max = rounded_up(pass.kv_max);
+  out.at_zero = captured_fixed(false, pass) + captured_fixed(true, pass) + step_.residual(pass);
+  for (std::size_t i = 0; i < varying_.size(); ++i) {
+    Varying& v = varying_[i];
+    const Piece& p =
+        decode_piece(v, pass.decode_sequences,
+                     v.capped ? pass.decode_kv_tokens_capped : pass.decode_kv_tokens, pass.kv_max);
+    std::int64_t& from = v.capped ? out.capped_from : out.kv_from;
+    std::int64_t& to = v.capped ? out.capped_to : out.kv_to;
+    from = std::max(from, p.from);
+    to = std::min(to, p.to);
+    out.at_zero += repeats_[i] * Duration::picoseconds(p.at(0));
+    (v.capped ? out.per_capped : out.per_kv) += repeats_[i] * Duration::picoseconds(p.slope);
+    out.rising &= p.slope >= 0;
+  }
+  return out;
+}
+
 Timeline PriceList::cost(const PassShape& pass, bool captured) {
+  if (on_a_line(pass, captured)) {
+    const Duration device = line(pass).at(pass);
+    return launch_[captured].then({Duration(), device, device});
+  }
   for (std::size_t i = 0; i < varying_.size(); ++i) times_[i] = varying(varying_[i], pass);
   return compose(pass, captured, times_);
 }
@@ -194,6 +254,21 @@ DecodeRamp PriceList::ramp(const PassShape& pass, bool captured, std::int64_t re
   SIM_ASSERT(pass.extend_sequences == 0 && pass.decode_sequences > 0);
   DecodeRamp out;
   out.good_for = std::int64_t{1} << 20;
+  const auto lasts = [&out](std::int64_t to, std::int64_t argument, std::int64_t gain) {
+    if (gain > 0) out.good_for = std::min(out.good_for, (to - 1 - argument) / gain + 1);
+  };
+  ramp_on_line_ = on_a_line(pass, captured);
+  if (ramp_on_line_) {
+    const Line& l = line(pass);
+    const Duration device = l.at(pass);
+    lasts(l.kv_to, pass.decode_kv_tokens, real);
+    lasts(l.capped_to, pass.decode_kv_tokens_capped, below_cap);
+    if (on_max_) lasts(l.kv_max + 1, pass.kv_max, 1);
+    out.rising = l.rising;
+    out.device_step = ramp_step_ = real * l.per_kv + below_cap * l.per_capped;
+    out.first = ramp_first_ = launch_[captured].then({Duration(), device, device});
+    return out;
+  }
   ramp_shape_ = pass;
   ramp_captured_ = captured;
   ramp_times_.assign(varying_.size(), Duration());
@@ -202,20 +277,23 @@ DecodeRamp PriceList::ramp(const PassShape& pass, bool captured, std::int64_t re
     Varying& v = varying_[i];
     const std::int64_t argument = v.capped ? pass.decode_kv_tokens_capped : pass.decode_kv_tokens;
     const std::int64_t gain = v.capped ? below_cap : real;
-    const std::int64_t longest = rounded_up(pass.kv_max);
-    const Piece p = decode_piece(v, pass.decode_sequences, argument, longest);
-    ramp_times_[i] = Duration::picoseconds(p.price + p.slope * (argument - p.from));
+    const Piece& p = decode_piece(v, pass.decode_sequences, argument, pass.kv_max);
+    ramp_times_[i] = Duration::picoseconds(p.at(argument));
     ramp_slopes_[i] = Duration::picoseconds(p.slope * gain);
     out.rising &= p.slope >= 0;
     out.device_step += repeats_[i] * ramp_slopes_[i];
-    if (gain > 0) out.good_for = std::min(out.good_for, (p.to - 1 - argument) / gain + 1);
-    if (v.on_max) out.good_for = std::min(out.good_for, longest - pass.kv_max + 1);
+    lasts(p.to, argument, gain);
+    if (v.on_max) lasts(p.kv_max + 1, pass.kv_max, 1);
   }
   out.first = compose(pass, captured, ramp_times_);
   return out;
 }
 
 Timeline PriceList::ramp_at(std::int64_t k) {
+  if (ramp_on_line_) {  // the stream alone decides
+    const Timeline& t = ramp_first_;
+    return {t.host, t.device + k * ramp_step_, t.span + k * ramp_step_};
+  }
   ramp_scratch_ = ramp_times_;
   for (std::size_t i = 0; i < ramp_scratch_.size(); ++i) ramp_scratch_[i] += k * ramp_slopes_[i];
   return compose(ramp_shape_, ramp_captured_, ramp_scratch_);

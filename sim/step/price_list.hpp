@@ -39,10 +39,18 @@ class PriceList {
     bool by_rows = false;                        // of sequences with logits, not of tokens
     std::vector<std::optional<Timeline>> known;  // by rows
   };
+  struct Piece {
+    std::int64_t from = 0, to = 0;  // [from, to) of the argument
+    std::int64_t price = 0, slope = 0;
+    std::int64_t kv_max = 0;  // that it is for
+
+    std::int64_t at(std::int64_t argument) const { return price + slope * (argument - from); }
+  };
   struct Varying {
     const Operator* op = nullptr;
-    bool capped = false;  // depends on the capped KV sum
-    bool on_max = false;  // depends on the longest sequence
+    bool capped = false;        // depends on the capped KV sum
+    bool on_max = false;        // depends on the longest sequence
+    std::vector<Piece> latest;  // of `pieces`, by sequences
     std::unordered_map<std::uint64_t, std::pair<std::int64_t, std::int64_t>> pieces;
     std::unordered_map<std::uint64_t, Duration> prompts;  // of extend parts, by their sums
   };
@@ -53,26 +61,46 @@ class PriceList {
     int repeat = 1;
     std::vector<Part> parts;
   };
-  struct Piece {
-    std::int64_t from = 0, to = 0;  // [from, to) of the argument
-    std::int64_t price = 0, slope = 0;
+  /// Device time of a captured decode pass of one size: at_zero + per_kv x KV tokens + per_capped x
+  /// capped KV tokens while these stay in their range and the longest sequence rounds up to kv_max.
+  struct Line {
+    std::int64_t kv_from = 0, kv_to = 0;  // [from, to)
+    std::int64_t capped_from = 0, capped_to = 0;
+    std::int64_t kv_max = 0;
+    Duration at_zero, per_kv, per_capped;
+    bool rising = true;  // with each part
+
+    Duration at(const PassShape& pass) const {
+      return at_zero + pass.decode_kv_tokens * per_kv + pass.decode_kv_tokens_capped * per_capped;
+    }
   };
 
   /// Device time of all of a captured pass that depends on tokens (or on rows) alone.
   Duration captured_fixed(bool by_rows, const PassShape& pass);
+  const Line& line(const PassShape& pass);
+  Line new_line(const PassShape& pass);
   const Timeline& fixed(Segment& segment, const PassShape& pass, bool captured);
-  Piece decode_piece(Varying& v, std::int64_t batch, std::int64_t argument, std::int64_t kv_max);
+  const Piece& decode_piece(Varying& v, std::int64_t batch, std::int64_t argument,
+                            std::int64_t kv_max);
+  Piece new_piece(Varying& v, std::int64_t batch, std::int64_t argument, std::int64_t kv_max);
   Duration varying(Varying& v, const PassShape& pass);
   Timeline compose(const PassShape& pass, bool captured, const std::vector<Duration>& times);
 
   const StepModel& step_;
+  const Timeline launch_[2];          // eager, captured
   std::vector<Segment> segments_[2];  // eager, captured
   std::vector<Varying> varying_;
   std::vector<Block> blocks_;
   std::vector<Duration> times_;
   std::vector<int> repeats_;                                // of the varying operators
   std::vector<std::optional<Duration>> captured_fixed_[2];  // by tokens, by rows
-  // what ramp() was last asked for
+  std::vector<Line> lines_;                                 // the latest, by sequences
+  bool on_max_ = false;  // a price depends on the longest sequence
+  // what ramp() was last asked for: on a line
+  bool ramp_on_line_ = false;
+  Timeline ramp_first_;
+  Duration ramp_step_;
+  // or else
   PassShape ramp_shape_;
   bool ramp_captured_ = false;
   std::vector<Duration> ramp_times_, ramp_slopes_;

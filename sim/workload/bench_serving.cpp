@@ -15,7 +15,7 @@
 
 #include "sim/base/random.hpp"
 #include "sim/workload/arrivals.hpp"
-#include "sim/workload/trace_file.hpp"
+#include "sim/workload/given_lengths.hpp"
 
 namespace {
 
@@ -23,7 +23,8 @@ struct Drawn {
   std::vector<std::int32_t> input, output;  // of each request, in the order in which they are sent
   std::vector<std::int32_t> group;          // empty: prompts have nothing in common
   std::vector<std::int32_t> system_prompt;  // tokens, of each group
-  NumpyLegacyRandom random;                 // goes on with the arrivals
+  std::vector<Duration> send_at;            // empty: all at once
+  NumpyLegacyRandom random;                 // lengths, then arrivals
 
   explicit Drawn(int seed) : random(static_cast<std::uint32_t>(seed)) {}
 
@@ -33,6 +34,16 @@ struct Drawn {
     for (auto& l : out)
       l = static_cast<std::int32_t>(random.randint(low, std::int64_t{length} + 1));
     return out;
+  }
+
+  void arrivals(double per_second) {
+    if (per_second > 1e300) return;
+    send_at.resize(input.size());
+    double at = 0;
+    for (auto& t : send_at) {
+      t = whole_nanoseconds(at);
+      at = std::min(at + random.exponential(1 / per_second), 2 * longest_arrivals_s);
+    }
   }
 
   /// Streams: the system prompts from 0, then a stream for each prompt. A prompt that nothing else
@@ -47,25 +58,19 @@ struct Drawn {
 
 class BenchServing final : public RequestSource {
  public:
-  BenchServing(std::shared_ptr<const Drawn> drawn, double per_second)
-      : drawn_(std::move(drawn)), random_(drawn_->random), per_second_(per_second) {}
+  explicit BenchServing(std::shared_ptr<const Drawn> drawn) : drawn_(std::move(drawn)) {}
 
   bool next(PlannedRequest& r) override {
     if (index_ == drawn_->input.size()) return false;
-    r = {};
     r.input = drawn_->input[index_];
     r.output = drawn_->output[index_];
+    if (!drawn_->send_at.empty()) r.send_at = drawn_->send_at[index_];
     r.prompt = drawn_->prompt(index_++);
-    if (per_second_ > 1e300) return true;
-    r.send_at = whole_nanoseconds(at_);
-    at_ = std::min(at_ + random_.exponential(1 / per_second_), 2 * longest_arrivals_s);
     return true;
   }
 
  private:
   std::shared_ptr<const Drawn> drawn_;
-  NumpyLegacyRandom random_;
-  double per_second_, at_ = 0;
   std::size_t index_ = 0;
 };
 
@@ -135,59 +140,6 @@ struct SharedPrefix {
   }
 };
 
-// `lengths: [[in, out], ...]` or `file: lengths.csv`; `requests` takes the first of them.
-struct GivenLengths {
-  std::vector<std::int32_t> input, output;
-
-  explicit GivenLengths(Section& s) {
-    const auto length = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
-    const Settings* list = s.take("lengths");
-    const auto file = s.maybe<std::string>("file");
-    const auto requests = s.maybe<int>("requests", positive<int>());
-    if ((list != nullptr) == file.has_value()) {
-      s.error(list ? "file" : "", list ? "either lengths or file" : "lengths or file are wanted",
-              "write 'lengths: [[256, 128], [512, 64]]' or 'file: lengths.csv'");
-    } else if (file) {
-      const auto rows = read_lengths(beside(s.where("file"), *file));
-      if (!rows) {
-        s.reading().errors.append(rows.error());
-        return;
-      }
-      for (const auto& r : *rows)
-        input.push_back(length(r.input)), output.push_back(length(r.output));
-    } else {
-      for (const auto& pair : list->items()) add(pair, s);
-      if (list->items().empty()) s.error("lengths", "lengths must be a list of pairs");
-    }
-    if (requests && !input.empty()) {
-      const auto n = static_cast<std::size_t>(*requests);
-      if (n > input.size())
-        s.error("requests",
-                fmt::format("'{}' requests, but there are {} lengths", n, input.size()));
-      else
-        input.resize(n), output.resize(n);
-    }
-  }
-
- private:
-  void add(const Settings& pair, Section& s) {
-    std::vector<std::int32_t> both;
-    for (const auto& item : pair.items()) {
-      const auto n = parse<int>(item.text());
-      if (!n || *n < 1)
-        s.reading().errors.error(
-            item.where(), fmt::format("'{}' is not a positive number of tokens", item.text()));
-      both.push_back(n.value_or(1));
-    }
-    if (both.size() != 2) {
-      s.reading().errors.error(pair.where(), "a pair [input, output] is wanted");
-      return;
-    }
-    input.push_back(both[0]);
-    output.push_back(both[1]);
-  }
-};
-
 WorkloadPlan plan(Section& s) {
   const auto dataset =
       s.word("dataset", {"random", "random-ids", "generated-shared-prefix", "lengths"}, "random");
@@ -197,7 +149,7 @@ WorkloadPlan plan(Section& s) {
   if (dataset == "generated-shared-prefix")
     shared.emplace(s);
   else if (dataset == "lengths")
-    given.emplace(s);
+    given.emplace(s, "requests");
   else
     random.emplace(s, dataset == "random-ids");
   const auto rate = s.required<PerSecond>("request_rate", positive<PerSecond>());
@@ -214,9 +166,8 @@ WorkloadPlan plan(Section& s) {
   if (random) random->draw(*drawn);
   if (shared) shared->draw(*drawn, seed);
   if (given) drawn->input = given->input, drawn->output = given->output;
-  out.set([drawn, per_second = rate.count()] {
-    return std::make_unique<BenchServing>(drawn, per_second);
-  });
+  drawn->arrivals(rate.count());
+  out.set([drawn] { return std::make_unique<BenchServing>(drawn); });
   if (!arrivals_fit(out, s, "request_rate")) return out;
   PlannedRequest first;
   first.input = drawn->input[0];

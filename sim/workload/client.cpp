@@ -26,7 +26,7 @@ Load::Sending Client::next() {
     if (plan_.max_concurrency) out.at = std::max(out.at, places_.front());
   }
   if (!turns_.empty() && (!out.request || turns_.top().at <= out.at))
-    out = {&turns_.top().request, turns_.top().at, sent_};
+    out = {&turn_requests_[turns_.top().place], turns_.top().at, sent_};
   return out;
 }
 
@@ -42,6 +42,7 @@ void Client::take() {
   SIM_ASSERT(s.request);
   ++sent_;
   if (s.request != &ahead_) {
+    free_turns_.push_back(turns_.top().place);
     turns_.pop();
     return;
   }
@@ -57,10 +58,18 @@ void Client::ended(std::int64_t index, std::int64_t session, TimePoint at_client
     return;
   }
   // The next turn of a session keeps its place.
-  if (PlannedRequest turn; session >= 0 && source_->next_turn(session, turn)) {
-    const TimePoint at = at_client + turn.send_at;
-    turns_.push({at, turns_made_++, std::move(turn)});
-    return;
+  if (session >= 0) {
+    if (free_turns_.empty()) {
+      free_turns_.push_back(turn_requests_.size());
+      turn_requests_.emplace_back();
+    }
+    const std::size_t place = free_turns_.back();
+    PlannedRequest& turn = turn_requests_[place];
+    if (source_->next_turn(session, turn)) {
+      free_turns_.pop_back();
+      turns_.push({at_client + turn.send_at, turns_made_++, place});
+      return;
+    }
   }
   if (plan_.max_concurrency) places_.push_back(at_client);
 }

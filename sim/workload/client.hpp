@@ -24,7 +24,7 @@ class Client final : public Load {
   struct Turn {
     TimePoint at;
     std::int64_t number;  // ties: first come, first served
-    PlannedRequest request;
+    std::size_t place;    // in `turn_requests_`
     bool operator>(const Turn& other) const {
       return at != other.at ? at > other.at : number > other.number;
     }
@@ -46,5 +46,7 @@ class Client final : public Load {
   // When the free places behind the semaphore became free, in order.
   std::deque<TimePoint> places_;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
+  std::deque<PlannedRequest> turn_requests_;
+  std::vector<std::size_t> free_turns_;  // places of `turn_requests_`
   std::int64_t turns_made_ = 0, sent_ = 0;
 };

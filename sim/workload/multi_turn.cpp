@@ -65,7 +65,8 @@ class Conversations final : public RequestSource {
     const std::int64_t number = started_++;
     auto [it, fresh] = under_way_.emplace(number, Talk{Session(shape_, number), {}, 0});
     it->second.history = Content(0, shape_.system_prompt);
-    r = turn(number, it->second);
+    turn(number, it->second, r);
+    r.send_at = Duration();
     if (shape_.per_second < 1e300) {
       r.send_at = whole_nanoseconds(at_);
       at_ = std::min(at_ - std::log(1 - arrivals_.uniform()) / shape_.per_second,
@@ -81,7 +82,7 @@ class Conversations final : public RequestSource {
       under_way_.erase(it);
       return false;
     }
-    r = turn(number, it->second);
+    turn(number, it->second, r);
     r.send_at = shape_.think_time;
     return true;
   }
@@ -94,18 +95,16 @@ class Conversations final : public RequestSource {
   };
 
   /// Streams: the system prompt 0, what the user of session k says 1 + k, answers from -2 down.
-  PlannedRequest turn(std::int64_t number, Talk& talk) const {
+  void turn(std::int64_t number, Talk& talk, PlannedRequest& r) const {
     const Turn t = talk.session.next();
     talk.history.append({1 + number, talk.said, t.fresh});
     talk.said += t.fresh;
-    PlannedRequest r;
     r.session = number;
     r.prompt = talk.history;
     r.input = talk.history.tokens();
     r.output = t.output;
     r.answer = -2 - (number * shape_.turns + talk.session.turn() - 1);
     talk.history.append({r.answer, 0, t.output});
-    return r;
   }
 
   Shape shape_;

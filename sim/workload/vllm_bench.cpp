@@ -4,14 +4,20 @@
 // fixes them. Arrivals from NumPy's global legacy generator with the same seed: gamma intervals of
 // shape `burstiness`, summed before the first request is sent (it waits too) and stretched so that
 // the last is sent at N / rate; a ramp is not stretched. Warm-up requests are the first prompt.
+// lengths is ours: a given list with the tool's arrivals.
 // Leaves out: other datasets, what the tokenizer adds or merges, warm-up requests side by side,
 // that connections are kept.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "sim/base/random.hpp"
 #include "sim/workload/arrivals.hpp"
+#include "sim/workload/given_lengths.hpp"
 
 namespace {
 
@@ -35,21 +41,27 @@ struct Arrivals {
     if (std::isinf(burstiness)) return 1.0 / r;
     return random.gamma(burstiness, 1.0 / (r * burstiness));
   }
-  /// What brings the sum of all intervals to N / rate.
-  double stretch() const {
-    if (!ramp.empty()) return 1;
+  /// When each request is sent.
+  std::vector<Duration> moments() const {
     NumpyLegacyRandom random(seed);
+    std::vector<double> at(static_cast<std::size_t>(requests));
     double sum = 0;
-    for (std::int64_t i = 0; i < requests; ++i) sum += interval(i, random);
-    return sum > 0 ? static_cast<double>(requests) / per_second / sum : 1;
+    for (std::size_t i = 0; i < at.size(); ++i)
+      at[i] = sum += interval(static_cast<std::int64_t>(i), random);
+    // What brings the sum of all intervals to N / rate.
+    const double stretch =
+        ramp.empty() && sum > 0 ? static_cast<double>(requests) / per_second / sum : 1;
+    std::vector<Duration> out(at.size());
+    std::transform(at.begin(), at.end(), out.begin(),
+                   [&](double t) { return whole_nanoseconds(t * stretch); });
+    return out;
   }
 };
 
 struct Drawn {
   std::vector<std::int32_t> input, output;
+  std::vector<Duration> send_at;
   std::int64_t prefix = 0;
-  Arrivals arrivals;
-  double stretch = 1;
 
   /// Streams: the shared prefix 0, then one for each prompt.
   Content prompt(std::size_t i) const {
@@ -61,24 +73,19 @@ struct Drawn {
 
 class VllmBench final : public RequestSource {
  public:
-  explicit VllmBench(std::shared_ptr<const Drawn> drawn)
-      : drawn_(std::move(drawn)), random_(drawn_->arrivals.seed) {}
+  explicit VllmBench(std::shared_ptr<const Drawn> drawn) : drawn_(std::move(drawn)) {}
 
   bool next(PlannedRequest& r) override {
     if (index_ == drawn_->input.size()) return false;
-    r = {};
     r.input = drawn_->input[index_];
     r.output = drawn_->output[index_];
-    r.prompt = drawn_->prompt(index_);
-    at_ += drawn_->arrivals.interval(static_cast<std::int64_t>(index_++), random_);
-    r.send_at = whole_nanoseconds(at_ * drawn_->stretch);
+    r.send_at = drawn_->send_at[index_];
+    r.prompt = drawn_->prompt(index_++);
     return true;
   }
 
  private:
   std::shared_ptr<const Drawn> drawn_;
-  NumpyLegacyRandom random_;
-  double at_ = 0;
   std::size_t index_ = 0;
 };
 
@@ -96,18 +103,58 @@ std::pair<double, double> range_ratio(Section& s) {
   return {inner.required<double>("input", share), inner.required<double>("output", share)};
 }
 
+// Dataset random: what is drawn, and the drawing.
+struct RandomLengths {
+  int input, output, prefix, requests;
+  double input_ratio, output_ratio;
+
+  explicit RandomLengths(Section& s) {
+    const auto length = between(0, 100'000'000);
+    input = s.optional<int>("random_input_len", 1024, length);
+    output = s.optional<int>("random_output_len", 128, length);
+    std::tie(input_ratio, output_ratio) = range_ratio(s);
+    prefix = s.optional<int>("random_prefix_len", 0, length);
+    requests = s.optional<int>("num_prompts", 1000, between(1, 10'000'000));
+    if (prefix + low(input, input_ratio) < 1)
+      s.error("random_input_len", "a prompt may come out empty",
+              "choose a longer one, a prefix, or a smaller range ratio");
+  }
+
+  void draw(Drawn& drawn, std::uint64_t seed) const {
+    NumpyGenerator random(seed);
+    const auto lengths = [&](std::vector<std::int32_t>& out, std::int64_t least,
+                             std::int64_t most) {
+      out.resize(static_cast<std::size_t>(requests));
+      for (auto& l : out) l = static_cast<std::int32_t>(random.integers(least, most + 1));
+    };
+    lengths(drawn.input, low(input, input_ratio), high(input, input_ratio));
+    lengths(drawn.output, std::max<std::int64_t>(low(output, output_ratio), 1),
+            std::max<std::int64_t>(high(output, output_ratio), 1));
+    for (auto& l : drawn.input) l += prefix;
+    drawn.prefix = prefix;
+  }
+
+ private:
+  static std::int64_t low(int l, double r) {
+    return static_cast<std::int64_t>(std::floor(l * (1 - r)));
+  }
+  static std::int64_t high(int l, double r) {
+    return static_cast<std::int64_t>(std::ceil(l * (1 + r)));
+  }
+};
+
 WorkloadPlan plan(Section& s) {
-  s.word("dataset", {"random"}, "random");
+  const bool listed = s.word("dataset", {"random", "lengths"}, "random") == "lengths";
   auto drawn = std::make_shared<Drawn>();
-  const auto length = between(0, 100'000'000);
-  const int input = s.optional<int>("random_input_len", 1024, length);
-  const int output = s.optional<int>("random_output_len", 128, length);
-  const auto [input_ratio, output_ratio] = range_ratio(s);
-  const int prefix = s.optional<int>("random_prefix_len", 0, length);
-  const int n = s.optional<int>("num_prompts", 1000, between(1, 10'000'000));
+  std::optional<GivenLengths> given;
+  std::optional<RandomLengths> random;
+  if (listed)
+    given.emplace(s, "num_prompts");
+  else
+    random.emplace(s);
   const PerSecond inf(std::numeric_limits<double>::infinity());
   const auto rate = s.optional<PerSecond>("request_rate", inf, positive<PerSecond>());
-  Arrivals& a = drawn->arrivals;
+  Arrivals a;
   const Settings* burstiness = s.node().find("burstiness");
   if (burstiness && burstiness->is_scalar() && burstiness->text() == "inf") {
     s.maybe<std::string>("burstiness");
@@ -130,32 +177,22 @@ WorkloadPlan plan(Section& s) {
   out.max_concurrency = s.maybe<int>("max_concurrency", positive<int>());
   const int warm_up = s.optional<int>("num_warmups", 0, between(0, 10'000));
   out.expert_skew = s.optional<double>("expert_skew", 0.85, between(0.0, 5.0));
-  const auto low = [](int l, double r) {
-    return static_cast<std::int64_t>(std::floor(l * (1 - r)));
-  };
-  const auto high = [](int l, double r) {
-    return static_cast<std::int64_t>(std::ceil(l * (1 + r)));
-  };
-  if (prefix + low(input, input_ratio) < 1)
-    s.error("random_input_len", "a prompt may come out empty",
-            "choose a longer one, a prefix, or a smaller range ratio");
   if (!s.reading().errors.empty()) return out;
 
+  if (given)
+    drawn->input = given->input, drawn->output = given->output;
+  else
+    random->draw(*drawn, static_cast<std::uint64_t>(seed));
+  const auto n = static_cast<std::int64_t>(drawn->input.size());
   a.requests = n;
   a.per_second = rate.count();
   a.seed = static_cast<std::uint32_t>(seed);
-  drawn->prefix = prefix;
-  NumpyGenerator random(static_cast<std::uint64_t>(seed));
-  const auto draw = [&](std::vector<std::int32_t>& lengths, std::int64_t least, std::int64_t most) {
-    lengths.resize(static_cast<std::size_t>(n));
-    for (auto& l : lengths) l = static_cast<std::int32_t>(random.integers(least, most + 1));
-  };
-  draw(drawn->input, low(input, input_ratio), high(input, input_ratio));
-  draw(drawn->output, std::max<std::int64_t>(low(output, output_ratio), 1),
-       std::max<std::int64_t>(high(output, output_ratio), 1));
-  for (auto& l : drawn->input) l += prefix;
-  drawn->stretch = a.stretch();
-  out.set([drawn] { return std::make_unique<VllmBench>(drawn); });
+  drawn->send_at = a.moments();
+  out.source = [drawn] { return std::make_unique<VllmBench>(drawn); };
+  out.requests = n;
+  out.input_tokens = std::accumulate(drawn->input.begin(), drawn->input.end(), std::int64_t{0});
+  out.output_tokens = std::accumulate(drawn->output.begin(), drawn->output.end(), std::int64_t{0});
+  out.last_send = drawn->send_at.back();
   if (!arrivals_fit(out, s, a.ramp.empty() ? "request_rate" : "ramp_up_start_rps")) return out;
   PlannedRequest first;
   first.input = drawn->input[0];
@@ -172,6 +209,7 @@ WorkloadPlan plan(Section& s) {
   return out;
 }
 
-const Registered<WorkloadKind> me("vllm_bench", {"vllm bench serve, dataset random", plan});
+const Registered<WorkloadKind> me("vllm_bench",
+                                  {"vllm bench serve: dataset random, given lengths", plan});
 
 }  // namespace

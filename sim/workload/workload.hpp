@@ -13,7 +13,7 @@
 #include "sim/engine/load.hpp"
 
 /// The requests of a benchmark, made one by one, so that a million need no memory. Same plan, same
-/// requests.
+/// requests. Who asks may hand in a request that this source has filled before.
 class RequestSource {
  public:
   virtual ~RequestSource() = default;

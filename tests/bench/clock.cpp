@@ -51,6 +51,20 @@ BENCHMARK(vllm_prefix_cache)
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 
+// Conversations of five turns, as scenarios/workloads/conversations.yaml has them; the first
+// argument: sessions.
+void vllm_conversations(benchmark::State& state) {
+  play(state, {{"engine", "{kind: vllm}"},
+               {"workload", "{kind: multi_turn, sessions: " + std::to_string(state.range(0)) +
+                                ", turns: 5, system_prompt_tokens: 1000, first_input_tokens: 500, "
+                                "input_tokens: 150, output_tokens: 200, range_ratio: 0.5, "
+                                "think_time: 10 s, session_rate: 5 /s}"}});
+}
+BENCHMARK(vllm_conversations)
+    ->Args({200'000, 256, 250})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
 void sglang(benchmark::State& state) {
   play(state, {{"engine", "{kind: sglang, disable_radix_cache: on}"}});
 }

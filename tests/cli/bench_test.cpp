@@ -104,6 +104,34 @@ TEST_CASE("with details the file has every request and every gap, and import rea
   CHECK(run({"run", home, "--output-details"}).code == 2);  // where to?
 }
 
+TEST_CASE("a detailed file of vllm comes back as a scenario with its very lengths") {
+  const process::TemporaryFolder folder;
+  const auto file = (folder.path() / "out.json").string();
+  const std::vector<std::string> box{"--set", "workload.num_prompts=40", "--set",
+                                     "workload.random_range_ratio=0.5"};
+  std::vector<std::string> words{"run",
+                                 "scenarios/workloads/dense-8b.yaml",
+                                 "--bench-output",
+                                 file,
+                                 "--bench-format",
+                                 "vllm",
+                                 "--output-details"};
+  words.insert(words.end(), box.begin(), box.end());
+  const auto ran = run(words);
+  INFO(ran.err);
+  REQUIRE(ran.code <= 1);
+  const auto line = nlohmann::json::parse(process::read_text(file));
+  for (const char* key : {"input_lens", "output_lens", "ttfts", "itls", "start_times"}) {
+    INFO(key);
+    CHECK(line[key].size() == 40);
+  }
+  const auto imported = run({"import", "bench", file});
+  CHECK(imported.code == 0);
+  const auto first = fmt::format("dataset: lengths\n  lengths: [[{}, {}]",
+                                 line["input_lens"][0].dump(), line["output_lens"][0].dump());
+  check_says(imported.out, {"kind: vllm_bench", first.c_str(), "request_rate: 25 /s"});
+}
+
 TEST_CASE("what no load generator writes, and what cannot be read or written, is an error") {
   const process::TemporaryFolder folder;
   const auto steady = run({"run", "scenarios/measured/glm-5-sglang-cutlass.yaml", "--bench-output",

@@ -49,6 +49,18 @@ TEST_CASE("the plan prints the same bytes as ever") {
   CHECK(double(plan["seconds"]) == Approx(seconds).margin(0.1));
 }
 
+TEST_CASE("verify checks each kernel once and fails when one is wrong") {
+  std::vector<std::string> words{"calibrate", "verify", "--backend", "synthetic", "--gpu", gpu};
+  const auto fine = run(words);
+  CHECK(fine.code == 0);
+  check_says(fine.out, "cublaslt_best");
+  check_says(fine.out, "unsupported  a synthetic card has no links and no host");
+  words.insert(words.end(), {"--unverified", "moe"});
+  const auto wrong = run(words);
+  CHECK(wrong.code == 1);
+  check_says(wrong.out, "unverified");
+}
+
 TEST_CASE("run, fit and a prediction on the box's own tables are one chain") {
   const process::TemporaryFolder folder;
   const std::string raw = (folder.path() / "raw.jsonl").string(),
@@ -91,6 +103,13 @@ TEST_CASE("run, fit and a prediction on the box's own tables are one chain") {
       CHECK(process::read_text(entry.path()) ==
             process::read_text(fs::path(same) / entry.path().filename()));
     check_says(run({"calibrate", "compare", raw, copy}).out, "  0 of ");
+  }
+  // tables of one card do not price another
+  {
+    const auto other = run({"run", "scenarios/measured/llama-3.1-8b.yaml", "--set",
+                            "engine.kernel_tables=" + tables, "--set", "machine=1x-rtx-4090"});
+    CHECK(other.code == 2);
+    check_says(other.err, "holds tables of " + gpu);
   }
   // a file of another driver is refused, and taken when told so
   {

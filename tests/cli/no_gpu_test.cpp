@@ -8,22 +8,7 @@
 namespace {
 
 namespace fs = std::filesystem;
-
-// Set for this process and those it starts, as long as it lives.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* was = std::getenv(name)) was_ = was, had_ = true;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { had_ ? setenv(name_, was_.c_str(), 1) : unsetenv(name_); }
-  Variable(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::string was_;
-  bool had_ = false;
-};
+using process::Variable;
 
 // What `calibrate run` says where `library` is the driver.
 std::string said_with(const std::string& library) {

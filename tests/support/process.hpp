@@ -68,6 +68,22 @@ class TemporaryFolder {
   fs::path path_;
 };
 
+/// A variable of the environment, for this process and those it starts, as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* was = std::getenv(name)) was_ = was, had_ = true;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { had_ ? setenv(name_, was_.c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::string was_;
+  bool had_ = false;
+};
+
 struct Outcome {
   int code = -1;  // of exit; 128 + the signal when one ended it
   std::string out, err;

@@ -153,7 +153,11 @@ class Recorder final : public Observer {
       const std::int64_t most = r.to_prefill() + setting_.depth - 2;
       p.pages_in_use += pages_for(std::min(r.kv.tokens, most), setting_.page_size);
       p.pages_held += r.kv.pages(setting_.page_size);
-      if (r.kv.shared > 0) shared.push_back(naive::say(r.said(r.output), r.kv.shared));
+      if (r.kv.shared > 0) {
+        Content said = r.content;
+        if (r.answer != -1) said.append({r.answer, 0, r.output});
+        shared.push_back(naive::say(said, r.kv.shared));
+      }
       ++p.unfinished;
     });
     // In order, what a prefix has in common with any before it, it has with the last one.

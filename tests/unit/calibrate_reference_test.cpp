@@ -4,8 +4,11 @@
 
 #include <catch2/catch.hpp>
 
+#include "calibrate/reference/bf16.hpp"
+#include "calibrate/reference/experts.hpp"
 #include "calibrate/reference/indices.hpp"
 #include "calibrate/reference/nvfp4.hpp"
+#include "calibrate/reference/routing.hpp"
 #include "sim/base/random.hpp"
 
 using namespace reference;
@@ -94,4 +97,112 @@ TEST_CASE("rows sorted by expert hold every pick once, in the order of the token
     }
   CHECK(sorted.offsets[1] > sorted.offsets[8] - sorted.offsets[7]);  // the popular one has more
   CHECK(sort_by_expert({2, 2, 2}, 8).distinct() == 1);
+}
+
+TEST_CASE("bf16 rounds to the nearest, ties to the even code") {
+  CHECK(to_bf16(1) == 0x3f80);
+  CHECK(rounded_to_bf16(1 + 1.0 / 256) == 1);             // halfway to 1 + 1/128: the even code
+  CHECK(rounded_to_bf16(1 + 3.0 / 256) == 1 + 1.0 / 64);  // between 1/128 (odd) and 2/128
+  CHECK(rounded_to_bf16(-0.1) == -0.10009765625);         // -(2^-4) x 1.6015625
+  CHECK(distance({3, 4}, {3, 4}) == 0);
+  CHECK(distance({0, 0}, {3, 4}) == 1);
+  CHECK(distance({3, 4.5}, {3, 4}) == Approx(0.1));  // 0.5 / 5
+  CHECK(std::isinf(distance({std::nan("")}, {1})));
+  CHECK(std::isinf(distance({1}, {1, 1})));
+}
+
+TEST_CASE("a power law of popularities touches as many experts as the measured tables did") {
+  // aiconfigurator, 256 experts, 8 of them per token, exponent 1.01: 32 tokens touch about 129 of
+  // 256; "balanced" touches all, independent uniform draws 163.
+  RandomStream random(1, "routing");
+  double distinct = 0;
+  for (int draw = 0; draw < 40; ++draw) {
+    const auto weights = power_law_weights(256, 32, 8, 1.01, [&] { return random.uniform(); });
+    distinct += sort_by_expert(shared_routing(32, 8, weights), 256).distinct() / 40.0;
+  }
+  CHECK(distinct > 115);
+  CHECK(distinct < 140);
+  CHECK(sort_by_expert(balanced_routing(32, 8, 256, 5), 256).distinct() == 256);
+  CHECK(balanced_routing(2, 2, 3, 2) == std::vector<std::int32_t>{2, 0, 1, 2});
+}
+
+TEST_CASE("popularities lie in their range, and the law is that of the exponent") {
+  RandomStream random(2, "weights");
+  const auto weights = power_law_weights(20000, 100000, 8, 2, [&] { return random.uniform(); });
+  int below = 0;
+  for (const double w : weights) {
+    CHECK(w >= 1);
+    CHECK(w <= 80000);  // 0.8 x 100,000
+    below += w < 2;
+  }
+  CHECK(below == Approx(10000).epsilon(0.03));  // 1 - 1/2 of x^-2 lies below 2
+}
+
+TEST_CASE("a shared routing gives every token different experts and every expert its share") {
+  RandomStream random(3, "shares");
+  for (const int tokens : {1, 7, 64}) {
+    const auto weights = power_law_weights(16, tokens, 4, 1.2, [&] { return random.uniform(); });
+    const auto picks = shared_routing(tokens, 4, weights);
+    REQUIRE(picks.size() == static_cast<std::size_t>(tokens * 4));
+    for (int t = 0; t < tokens; ++t)
+      CHECK(std::set<std::int32_t>(picks.begin() + t * 4, picks.begin() + (t + 1) * 4).size() == 4);
+  }
+  // 4 picks by 6 : 1 : 1 are 3, 0.5 and 0.5, at most 2 of each: 2, 1, 1
+  const auto sorted = sort_by_expert(shared_routing(2, 2, {6, 1, 1}), 3);
+  CHECK(sorted.offsets == std::vector<std::int32_t>{0, 2, 3, 4});
+}
+
+TEST_CASE("the most loaded rank keeps its own experts' rows and counts from its first") {
+  // experts 0, 1 on rank 0 with 2 rows, experts 2, 3 on rank 1 with 4
+  const auto rows = most_loaded_rank({3, 0, 2, 3, 1, 3}, 4, 2);
+  CHECK(rows.offsets == std::vector<std::int32_t>{0, 1, 4});
+  CHECK(rows.rows == std::vector<std::int32_t>{2, 0, 3, 5});
+  CHECK(most_loaded_rank({3, 0, 2, 3, 1, 3}, 4, 1).rows ==
+        sort_by_expert({3, 0, 2, 3, 1, 3}, 4).rows);
+}
+
+TEST_CASE("tiles cover every row once and never two experts") {
+  const auto rows = sort_by_expert({1, 1, 1, 1, 1, 3, 3}, 4);
+  const auto tiles = expert_tiles(rows, 2);  // 5 rows: 2 + 2 + 1; 2 rows: 2
+  REQUIRE(tiles.size() == 4);
+  CHECK(tiles[0].expert == 1);
+  CHECK(tiles[2].first == 4);
+  CHECK(tiles[2].rows == 1);
+  CHECK(tiles[3].expert == 3);
+  CHECK(tiles[3].first == 5);
+}
+
+TEST_CASE("a row in NVFP4 keeps codes of its blocks' scales") {
+  Row row(32, 0);
+  row[3] = 6;  // scale 1: 6 stays, 2.4 goes to 2 and -0.3 to -0.5
+  row[4] = 2.4;
+  row[5] = -0.3;
+  row[17] = 0.75;  // scale 0.125: 6 x 0.125 = 0.75; 0.1 = 0.8 x 0.125 goes to 1 x 0.125
+  row[18] = 0.1;
+  const Row got = rounded_to_nvfp4(row);
+  CHECK(got[3] == 6);
+  CHECK(got[4] == 2);
+  CHECK(got[5] == -0.5);
+  CHECK(got[17] == 0.75);
+  CHECK(got[18] == 0.125);
+  CHECK(got[0] == 0);
+  CHECK(rounded_to_nvfp4(got) == got);
+}
+
+TEST_CASE("RMSNorm of a sum has the root mean square of its weights") {
+  // x + residual = 3, 4: mean square 12.5
+  const Row got = rms_norm({1, 1}, {2, 3}, {1, 2});
+  CHECK(got[0] == Approx(3 / std::sqrt(12.5)));
+  CHECK(got[1] == Approx(2 * 4 / std::sqrt(12.5)));
+}
+
+TEST_CASE("an expert is down(silu(gate) x up)") {
+  // hidden 1, inter 1, x = 2: gate 2 x 0.5 = 1, up 2 x 3 = 6, silu(1) = 0.7310586; x 6 = 4.386352;
+  // bf16 of it 4.375 (steps of 1/32); down by 2: 8.75
+  const Expert one{1, 1, false, 1, 1};
+  const auto up = [](int n, int) { return n == 0 ? 0.5 : 3.0; };
+  const auto down = [](int, int) { return 2.0; };
+  CHECK(silu(1) == Approx(0.7310586).epsilon(1e-6));
+  CHECK(one({2}, up, down) == Row{8.75});
+  CHECK(Expert{1, 1, false, 1, 0.5}({2}, up, down) == Row{4.375});
 }

@@ -241,6 +241,36 @@ TEST_CASE("kernels that fail their check and throttled points are recorded and n
   CHECK(fit.error().render().find("throttled") != std::string::npos);
 }
 
+TEST_CASE("collectives are fitted from their first setting and shown for all") {
+  // every launch takes 10 us and 1 us a KiB, half of it under Simple
+  struct Links final : MeasuringBackEnd {
+    double us = 0;
+    DeviceFacts device() const override { return {card, "a card", "580.95", 2430, 0, ""}; }
+    Check prepare(const CalibrationPoint& p) override {
+      us = 10 + p.x[0] / 1024;
+      if (p.source.find("Simple") != std::string::npos) us /= 2;
+      return {};
+    }
+    tl::expected<std::vector<Sample>, std::string> measure(std::size_t count) override {
+      return std::vector<Sample>(count, {us, 2430, false, false});
+    }
+  } links;
+  CalibrationPlan plan = plan_of("quick");
+  std::erase_if(plan.points, [](const auto& p) { return p.kernel_class != "nccl"; });
+  const RawFile file = parsed(record(plan, links));
+  const auto fit = fit_raw({file}, *load_gpu_file(card));
+  if (!fit) FAIL(fit.error().render());
+  REQUIRE(fit->collectives.size() == 1);
+  CHECK(fit->collectives[0].op == "all_reduce");
+  CHECK(fit->collectives[0].gpus == 8);
+  REQUIRE(fit->collectives[0].points.size() == 7);
+  CHECK(fit->collectives[0].points[1].bytes == 2048);
+  CHECK(fit->collectives[0].points[1].us == Approx(12));
+  CHECK(fit->settings == std::vector<std::string>{"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple"});
+  CHECK(fit->by_setting[1].second == std::vector<double>{12, 12, 6});
+  CHECK(render_fit(*fit).find("nccl NCCL_PROTO=Simple") != std::string::npos);
+}
+
 TEST_CASE("two seeds differ by noise, a slower card by more") {
   const auto plan = plan_of("smoke", "llama-3.1-8b", 1);
   const RawFile a = parsed(record(plan, *synthetic()));

@@ -1,8 +1,8 @@
 // What starting work and waiting for it costs, as measured with empty kernels: a part per call and
 // a part per launch or node. `what`: eager and graph_launch are the host's time for `count`
 // launches or a graph of `count` nodes, graph_node the GPU's; stream_sync, event_sync and read_back
-// are `count` launches and one wait. `ranks`: "1", or "all" GPUs at once. No step is priced from
-// them: they check the host of a machine file.
+// are `count` launches and one wait. `ranks`: "1", or "all" that share a model at once. No step is
+// priced from them: they check the host of a machine file.
 
 #include "models/cost/kernel_class.hpp"
 
