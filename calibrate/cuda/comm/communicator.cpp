@@ -32,7 +32,9 @@ class Nccl final : public RankLibrary {
 
   void join(const std::string& text, int rank, int ranks) override {
     ncclUniqueId id;
-    if (text.size() != 2 * sizeof id.internal) throw GpuError("this is no id of NCCL");
+    if (text.size() != 2 * sizeof id.internal ||
+        text.find_first_not_of("0123456789abcdef") != std::string::npos)
+      throw GpuError("this is no id of NCCL");
     for (std::size_t i = 0; i < sizeof id.internal; ++i)
       id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
     if (now.comm) ncclCommDestroy(now.comm);
