@@ -20,7 +20,7 @@ struct Place {
   int row, column;
 };
 
-/// Both instructions walk 32 bytes of K: 16 bf16 or 64 e2m1 numbers. A lane holds four registers of
+/// All walk 32 bytes of K: 16 bf16, 32 e4m3 or 64 e2m1 numbers. A lane holds four registers of
 /// A and two of B, of 4 bytes each; element `i` of a lane counts through them.
 template <int bits>
 struct Operands {
@@ -39,6 +39,7 @@ struct Operands {
   }
 };
 using Bf16 = Operands<16>;  // mma.m16n8k16
+using E4m3 = Operands<8>;   // mma.m16n8k32
 using E2m1 = Operands<4>;   // mma.m16n8k64
 
 /// The four results of a lane: columns in pairs, of two rows eight apart.
@@ -62,6 +63,18 @@ CEILING_HD constexpr int ldmatrix_a_chunk(int lane) { return lane / 16; }
 /// As rows of B^T (one column of B each): 32 bytes of K per pair of registers, 64 in all.
 CEILING_HD constexpr int ldmatrix_b_row(int lane) { return lane % 8; }
 CEILING_HD constexpr int ldmatrix_b_chunk(int lane) { return lane / 8; }
+
+/// ldmatrix .trans: register r of every lane is column lane / 4 of matrix r, its rows 2 (lane % 4)
+/// and the next. Sixteen rows of B as they lie (K down, N along) make the registers of two
+/// instructions next to each other: 0 and 1, 2 and 3.
+CEILING_HD constexpr int ldmatrix_kn_row(int lane) { return lane % 16; }
+CEILING_HD constexpr int ldmatrix_kn_chunk(int lane) { return lane / 16; }
+
+/// Results of one instruction as A of the next, in bf16: element of C that register `reg` of A
+/// holds in its half `i`, of the two neighbouring instructions' results (columns 0-7 and 8-15).
+CEILING_HD constexpr Place a_of_c(int lane, int reg, int i) {
+  return {lane / 4 + reg % 2 * 8, reg / 2 * 8 + lane % 4 * 2 + i};
+}
 
 // ---- 4-bit weights in bf16 registers ----
 
@@ -99,7 +112,7 @@ CEILING_HD constexpr int wide_k(int lane, int s, int i) { return lane % 4 * 32 +
 CEILING_HD constexpr int wide_a_chunk(int row, int chunk) {
   return (chunk % 4 * 4 + chunk / 4) ^ (row & 1) << 2;
 }
-/// The same for rows of 64 and of 128 bytes read by ldmatrix.
+/// The same for rows of 64 bytes, and of multiples of 128, read by ldmatrix.
 CEILING_HD constexpr int chunk64(int row, int chunk) { return chunk ^ (row >> 1 & 3); }
 CEILING_HD constexpr int chunk128(int row, int chunk) { return chunk ^ (row & 7); }
 

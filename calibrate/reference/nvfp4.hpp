@@ -36,6 +36,12 @@ inline double from_ue4m3(std::uint8_t code) {
   return exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
 }
 
+/// E4M3 of FP8, sign included: 0x7f and 0xff are NaN.
+inline double from_e4m3(std::uint8_t code) {
+  const double size = from_ue4m3(code & 0x7f);
+  return code & 0x80 ? -size : size;
+}
+
 /// The nearest UE4M3 code of a value from 0 up, ties to even, at most 448. NaN and negatives give
 /// the code of NaN.
 inline std::uint8_t to_ue4m3(double value) {

@@ -152,6 +152,7 @@ TEST_CASE("lanes hold every element of A, B and C once") {
     CHECK(results.size() == 16 * 8);
   };
   complete(Bf16{});
+  complete(E4m3{});
   complete(E2m1{});
   CHECK(Bf16::k == 16);
   CHECK(E2m1::k == 64);
@@ -341,4 +342,83 @@ TEST_CASE("4-bit weights that lanes turn to bf16 multiply to the plain product")
     for (int s = 0; s < 8; ++s)
       for (int i = 0; i < 4; ++i) places.insert(wide_k(lane, s, i));
   CHECK(places.size() == 128);
+}
+
+TEST_CASE("probabilities turned to A and values read across multiply to the plain product") {
+  // 16 rows of probabilities over 16 tokens; values of 16 tokens x 64 columns, as they lie in a
+  // cache
+  RandomStream random(1, "values");
+  Bytes shared(16 * 128);
+  Matrix values = fill_bf16(shared, 0, 16, 64, chunk128, random);
+  Matrix p(16, 16);
+  for (double& v : p.v) v = reference::rounded_to_bf16(random.uniform());
+  Warp a{};
+  for (int lane = 0; lane < 32; ++lane)
+    for (int reg = 0; reg < 4; ++reg)
+      for (int i = 0; i < 2; ++i) {
+        const Place place = a_of_c(lane, reg, i);
+        CHECK(Bf16::a(lane, reg * 2 + i).row == place.row);  // where the instruction expects it
+        CHECK(Bf16::a(lane, reg * 2 + i).column == place.column);
+        a[lane][reg] |= static_cast<std::uint32_t>(reference::to_bf16(p(place.row, place.column)))
+                        << (16 * i);
+      }
+  for (int column = 0; column < 64; column += 16) {
+    const auto at = [&](int lane) {
+      const int row = ldmatrix_kn_row(lane);
+      return (row * 8 + chunk128(row, column / 8 + ldmatrix_kn_chunk(lane))) * 16;
+    };
+    check_banks(at);
+    Warp b{};  // ldmatrix .trans: rows 2 (lane % 4) and + 1 of column lane / 4
+    for (int lane = 0; lane < 32; ++lane)
+      for (int r = 0; r < 4; ++r)
+        for (int i = 0; i < 2; ++i) {
+          const auto byte = static_cast<std::size_t>(at(r * 8 + lane % 4 * 2 + i) + lane / 4 * 2);
+          b[lane][r] |= (word_at(shared, byte / 4 * 4) >> (byte % 4 * 8) & 0xffff) << (16 * i);
+        }
+    for (int half = 0; half < 2; ++half) {
+      Sums sums{};
+      mma_bf16(sums, a, b, half * 2);
+      Matrix columns(8, 16);
+      for (int n = 0; n < 8; ++n)
+        for (int k = 0; k < 16; ++k) columns(n, k) = values(k, column + half * 8 + n);
+      check_product(sums, p, columns);
+    }
+  }
+}
+
+TEST_CASE("32 bytes of FP8 a lane, as they lie, multiply to the plain product") {
+  // instruction s takes words 2 s and 2 s + 1 of a lane: a permutation of K that A and B share
+  RandomStream random(1, "fp8");
+  Bytes keys(16 * 128), heads(8 * 128);
+  for (auto* bytes : {&keys, &heads})
+    for (auto& b : *bytes)
+      b = static_cast<std::uint8_t>((random.next() & 0x80) | random.next() % 0x40);
+  Matrix a(16, 128), w(8, 128);
+  for (std::size_t i = 0; i < keys.size(); ++i) a.v[i] = reference::from_e4m3(keys[i]);
+  for (std::size_t i = 0; i < heads.size(); ++i) w.v[i] = reference::from_e4m3(heads[i]);
+  Sums sums{};
+  for (int s = 0; s < 4; ++s) {
+    double am[16][32], bm[32][8];
+    for (int lane = 0; lane < 32; ++lane) {
+      const auto word = [&](const Bytes& from, int row, int at) {
+        return word_at(from, static_cast<std::size_t>(row * 128 + lane % 4 * 32 + at * 4));
+      };
+      const std::uint32_t ar[4] = {word(keys, lane / 4, s * 2), word(keys, lane / 4 + 8, s * 2),
+                                   word(keys, lane / 4, s * 2 + 1),
+                                   word(keys, lane / 4 + 8, s * 2 + 1)};
+      const std::uint32_t br[2] = {word(heads, lane / 4, s * 2), word(heads, lane / 4, s * 2 + 1)};
+      const auto number = [](std::uint32_t from, int i) {
+        return reference::from_e4m3(static_cast<std::uint8_t>(element(from, i, 8)));
+      };
+      for (int i = 0; i < E4m3::a_elements; ++i)
+        am[E4m3::a(lane, i).row][E4m3::a(lane, i).column] = number(ar[i / 4], i % 4);
+      for (int i = 0; i < E4m3::b_elements; ++i)
+        bm[E4m3::b(lane, i).row][E4m3::b(lane, i).column] = number(br[i / 4], i % 4);
+    }
+    for (int lane = 0; lane < 32; ++lane)
+      for (int i = 0; i < 4; ++i)
+        for (int k = 0; k < 32; ++k)
+          sums[lane][i] += am[c(lane, i).row][k] * bm[k][c(lane, i).column];
+  }
+  check_product(sums, a, w);
 }

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "calibrate/reference/attention.hpp"
 #include "calibrate/reference/bf16.hpp"
 #include "calibrate/reference/experts.hpp"
 #include "calibrate/reference/indices.hpp"
@@ -205,4 +206,39 @@ TEST_CASE("an expert is down(silu(gate) x up)") {
   CHECK(silu(1) == Approx(0.7310586).epsilon(1e-6));
   CHECK(one({2}, up, down) == Row{8.75});
   CHECK(Expert{1, 1, false, 1, 0.5}({2}, up, down) == Row{4.375});
+}
+
+TEST_CASE("latent attention weighs the first part of each key by the softmax of its score") {
+  // scores 1 and 0 at scale 1: weights e / (e + 1) = 0.7310586 and 0.2689414
+  const auto got = attend_latent({1, 0, 1}, {{1, 10, 0}, {0, 20, 0}}, 2, 1);
+  REQUIRE(got.size() == 2);
+  CHECK(got[0] == Approx(0.7310586).epsilon(1e-6));
+  CHECK(got[1] == Approx(7.310586 + 5.378828).epsilon(1e-6));
+  // the third number counts in the score alone: 0.5 x (1 + 1) against 0 gives the same weights
+  CHECK(attend_latent({1, 0, 1}, {{1, 10, 1}, {0, 20, 0}}, 2, 0.5)[0] ==
+        Approx(0.7310586).epsilon(1e-6));
+  // equal keys give their value whatever the query; large scores do not overflow
+  const auto same = attend_latent({1e4, 1}, {{5, 7}, {5, 7}, {5, 7}}, 2, 1);
+  CHECK(same[0] == Approx(5));
+  CHECK(same[1] == Approx(7));
+}
+
+TEST_CASE("an index score sums weighted positive products over heads") {
+  // heads give 2, -1 and 3: 0.5 x 2 + 0 + (-1) x 3 = -2; times the key's scale 0.25
+  CHECK(index_score({{2, 0}, {-1, 0}, {0, 3}}, {0.5, 10, -1}, {1, 1}, 0.25) == -0.5);
+  CHECK(from_e4m3(0xb8) == -1);
+  CHECK(from_e4m3(0x38) == 1);
+}
+
+TEST_CASE("the largest scores are recognised in any order, with any choice among equals") {
+  const std::vector<float> scores{3, 1, 2, 2, 0};
+  CHECK(are_largest(scores, {2, 0}, 2));
+  CHECK(are_largest(scores, {0, 3}, 2));
+  CHECK_FALSE(are_largest(scores, {0, 1}, 2));
+  CHECK_FALSE(are_largest(scores, {0, 0}, 2));
+  CHECK_FALSE(are_largest(scores, {0, 5}, 2));
+  CHECK_FALSE(are_largest(scores, {0}, 2));
+  CHECK_FALSE(are_largest(scores, {0, -1}, 2));
+  CHECK(are_largest({4, 5}, {1, 0, -1}, 3));
+  CHECK_FALSE(are_largest({4, 5}, {1, -1, -1}, 3));
 }

@@ -83,18 +83,17 @@ class Attention {
             return decode_ ? reference::paged_slot(pages_[at(b)], attention_page, j)
                            : b * s_.length + j;
           };
-          const std::function<std::vector<double>(std::int64_t)> key = [&](std::int64_t j) {
-            const auto* from = k.data() + (slot(j) * s_.kv_heads + kv_head) * s_.dim;
-            return std::vector<double>(from, from + s_.dim);
-          };
-          const std::function<std::vector<double>(std::int64_t)> value = [&](std::int64_t j) {
+          std::vector<std::vector<double>> keys, vectors;
+          for (std::int64_t j = 0; j < (decode_ ? s_.length : row + 1); ++j) {
+            const auto* key = k.data() + (slot(j) * s_.kv_heads + kv_head) * s_.dim;
             const auto width = shared_ ? s_.dim : s_.value_dim;
-            const auto* from = v.data() + (slot(j) * s_.kv_heads + kv_head) * width;
-            return std::vector<double>(from, from + s_.value_dim);
-          };
-          const auto want = reference::attend(std::vector<double>(query, query + s_.dim),
-                                              decode_ ? s_.length : row + 1, key, value,
-                                              at(s_.value_dim), static_cast<double>(scale_));
+            const auto* value = v.data() + (slot(j) * s_.kv_heads + kv_head) * width;
+            keys.emplace_back(key, key + s_.dim);
+            vectors.emplace_back(value, value + s_.value_dim);
+          }
+          const auto want =
+              reference::attend(std::vector<double>(query, query + s_.dim), keys, vectors,
+                                at(s_.value_dim), static_cast<double>(scale_));
           for (std::int64_t i = 0; i < s_.value_dim; ++i) {
             const double is = got[at((token * s_.heads + h) * s_.value_dim + i)];
             largest = std::max(largest, std::abs(want[at(i)]));
