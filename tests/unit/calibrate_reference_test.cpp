@@ -210,15 +210,15 @@ TEST_CASE("an expert is down(silu(gate) x up)") {
 
 TEST_CASE("latent attention weighs the first part of each key by the softmax of its score") {
   // scores 1 and 0 at scale 1: weights e / (e + 1) = 0.7310586 and 0.2689414
-  const auto got = attend_latent({1, 0, 1}, {{1, 10, 0}, {0, 20, 0}}, 2, 1);
+  const auto got = attend({1, 0, 1}, {{1, 10, 0}, {0, 20, 0}}, {{1, 10}, {0, 20}}, 2, 1);
   REQUIRE(got.size() == 2);
   CHECK(got[0] == Approx(0.7310586).epsilon(1e-6));
   CHECK(got[1] == Approx(7.310586 + 5.378828).epsilon(1e-6));
   // the third number counts in the score alone: 0.5 x (1 + 1) against 0 gives the same weights
-  CHECK(attend_latent({1, 0, 1}, {{1, 10, 1}, {0, 20, 0}}, 2, 0.5)[0] ==
+  CHECK(attend({1, 0, 1}, {{1, 10, 1}, {0, 20, 0}}, {{1, 10, 1}, {0, 20, 0}}, 2, 0.5)[0] ==
         Approx(0.7310586).epsilon(1e-6));
   // equal keys give their value whatever the query; large scores do not overflow
-  const auto same = attend_latent({1e4, 1}, {{5, 7}, {5, 7}, {5, 7}}, 2, 1);
+  const auto same = attend({1e4, 1}, {{5, 7}, {5, 7}, {5, 7}}, {{5, 7}, {5, 7}, {5, 7}}, 2, 1);
   CHECK(same[0] == Approx(5));
   CHECK(same[1] == Approx(7));
 }
