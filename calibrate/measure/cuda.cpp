@@ -165,13 +165,10 @@ tl::expected<std::unique_ptr<MeasuringBackEnd>, BackEndRefusal> open(
       plugins.push_back(std::move(*plugin));
   }
   if (plugins.empty()) {
-    const bool built =
-        std::any_of(std::begin(plugin_names), std::end(plugin_names),
-                    [&](const char* name) { return !find_plugin(name, folders).empty(); });
-    return refuse(built ? missing.begin()->second
-                        : fmt::format("there are no plug-ins in {}; build ceiling where a CUDA "
-                                      "toolkit is",
-                                      fmt::join(folders, " or ")));
+    for (const char* name : plugin_names)  // one that is there but does not load says more
+      if (!find_plugin(name, folders).empty()) return refuse(missing[name]);
+    return refuse(fmt::format("there are no plug-ins in {}; build ceiling where a CUDA toolkit is",
+                              fmt::join(folders, " or ")));
   }
   return std::make_unique<Cuda>(options.gpu, std::move(plugins), std::move(missing),
                                 facts ? facts->driver : "", others);

@@ -32,6 +32,7 @@ const std::map<std::string, PlanGrid>& grids() {
         {4096, 262144, 16777216},
         {65536, 67108864},
         {1, 100},
+        {"cublaslt"},
         {"nccl"}}},
       {"quick",
        {{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192},
@@ -40,6 +41,7 @@ const std::map<std::string, PlanGrid>& grids() {
         {256, 2048, 16384, 131072, 1048576, 8388608, 67108864},
         {4096, 65536, 1048576, 67108864},
         {1, 10, 100},
+        {"cublaslt", "cublaslt_best"},
         {"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple"}}},
       {"full",
        {{1,   2,   4,   8,   16,  24,   32,   48,   64,   96,   128,
@@ -49,6 +51,7 @@ const std::map<std::string, PlanGrid>& grids() {
         doubled(256, 268435456),
         {4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864, 268435456},
         {1, 10, 100, 1000},
+        {"cublaslt", "cublaslt_best"},
         {"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple", "nccl NCCL_PROTO=LL",
          "nccl NCCL_P2P_LEVEL=SYS", "nccl NCCL_P2P_DISABLE=1"}}}};
   return all;
@@ -77,8 +80,7 @@ class Planner {
   void operator()(const GemmOp& op) {
     const double n = static_cast<double>(op.n), k = static_cast<double>(op.k);
     for (const double m : grid_.tokens)
-      // the library's first choice, which a server takes, and its best
-      add({"cublaslt", "cublaslt_best"}, "gemm", {{"gemm_dtype", dtype(op.precision)}}, {n, k, m},
+      add(grid_.gemm, "gemm", {{"gemm_dtype", dtype(op.precision)}}, {n, k, m},
           n * k * bytes_per_element(op.precision));
   }
   // DeepSeek's width stands for all (the table is by heads and tokens alone).

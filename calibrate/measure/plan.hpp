@@ -46,7 +46,8 @@ struct CalibrationPlan {
 /// "quick" (three), "full" (fifteen). Null for another word.
 struct PlanGrid {
   std::vector<double> tokens, context, batch, message_bytes, copy_bytes, launch_count;
-  std::vector<std::string> nccl;  // sources of collectives: eager or not, settings
+  std::vector<std::string> gemm;  // sources of products
+  std::vector<std::string> nccl;  // of collectives: eager or not, settings
 };
 const PlanGrid* plan_grid(const std::string& profile);
 std::vector<std::string> plan_profiles();

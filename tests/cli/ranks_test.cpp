@@ -183,7 +183,7 @@ TEST_CASE("a program that is no rank is told from one that cannot start") {
   options.plugin = "/no/such/plugin.so";
   CHECK(reason().find("rank 0: /no/such/plugin.so: cannot open shared object file") == 0);
   options.plugin = "libc.so.6";
-  CHECK(reason() == "rank 0: libc.so.6 is no plug-in of this ceiling");
+  CHECK(reason() == "rank 0: libc.so.6 is no plug-in of ceiling");
   CHECK_FALSE(has_children());
 }
 

@@ -100,7 +100,9 @@ TEST_CASE("a plan keeps to the time of its profile and rotates over three times 
     CHECK(plan.seconds() > seconds / 20);
     for (const auto& p : plan.points) {
       CHECK(p.pool_bytes >= 2 * p.bytes);
-      if (p.kernel_class != "nccl") CHECK(p.pool_bytes >= 3 * static_cast<double>(gpu->l2.count()));
+      const auto& kind = p.kernel_class;
+      const bool is_link = kind == "nccl" || kind == "copy" || kind == "launch";
+      if (!is_link) CHECK(p.pool_bytes >= 3 * static_cast<double>(gpu->l2.count()));
       CHECK(p.launches >= 8);
       CHECK(p.launches * p.estimate_us >= 200);  // a sample is long for its clock
     }
@@ -191,7 +193,9 @@ TEST_CASE("a fit of the synthetic card is within 2 % of what the card is made of
       }
     }
   CHECK(compared == fit->points);
-  CHECK(compared + fit->left_out.size() > plan.points.size() * 9 / 10);
+  std::size_t links = 0;  // which a synthetic card has not
+  for (const auto& p : file.points) links += p.state == PointState::unsupported;
+  CHECK(compared > (plan.points.size() - links) * 9 / 10);
 
   // the recording, measured again, gives the same tables, byte for byte
   const process::TemporaryFolder folder;
@@ -235,7 +239,8 @@ TEST_CASE("kernels that fail their check and throttled points are recorded and n
   options.throttling = 1;
   const auto few = plan_of("smoke", "llama-3.1-8b", 1);
   const RawFile slow = parsed(record(few, *synthetic(options)));
-  for (const auto& p : slow.points) CHECK(p.state == PointState::throttled);
+  for (const auto& p : slow.points)
+    CHECK((p.state == PointState::throttled || p.state == PointState::unsupported));
   const auto fit = fit_raw({slow}, *load_gpu_file(card));
   REQUIRE(!fit);
   CHECK(fit.error().render().find("throttled") != std::string::npos);
