@@ -30,9 +30,9 @@ struct KernelTrace {
 };
 
 /// Reads chrome traces of torch.profiler, plain or gz, one a rank or all in one, and databases of
-/// nsys export (nsys_trace.hpp), told apart by their first bytes. Events are read one by one: memory
-/// grows with the kernels, not with the file. Refused: what holds no "traceEvents", an event that is
-/// no JSON, a file without any work of a GPU.
+/// nsys export (nsys_trace.hpp), told apart by their first bytes. Events are read one by one:
+/// memory grows with the kernels, not with the file. Refused: what holds no "traceEvents", an event
+/// that is no JSON, a file without any work of a GPU.
 Expected<KernelTrace> read_traces(const std::vector<std::string>& paths);
 
 /// Which kind of work a kernel's name tells: "gemm", "moe", "attention", "all_reduce", ...,

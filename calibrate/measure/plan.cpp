@@ -32,6 +32,7 @@ const std::map<std::string, PlanGrid>& grids() {
         {4096, 262144, 16777216},
         {65536, 67108864},
         {1, 100},
+        {},
         {"cublaslt"},
         {"nccl"}}},
       {"quick",
@@ -41,6 +42,7 @@ const std::map<std::string, PlanGrid>& grids() {
         {256, 2048, 16384, 131072, 1048576, 8388608, 67108864},
         {4096, 65536, 1048576, 67108864},
         {1, 10, 100},
+        {1, 16, 64},
         {"cublaslt", "cublaslt_best"},
         {"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple"}}},
       {"full",
@@ -51,6 +53,7 @@ const std::map<std::string, PlanGrid>& grids() {
         doubled(256, 268435456),
         {4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864, 268435456},
         {1, 10, 100, 1000},
+        {1, 4, 16, 64, 256},
         {"cublaslt", "cublaslt_best"},
         {"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple", "nccl NCCL_PROTO=LL",
          "nccl NCCL_P2P_LEVEL=SYS", "nccl NCCL_P2P_DISABLE=1"}}}};
@@ -126,7 +129,21 @@ class Planner {
              {"num_gpus", std::to_string(plan_.tensor_parallel)}},
             {bytes}, bytes, plan_.tensor_parallel);
   }
-  void operator()(const IndexerOp&) {}      // no kernel of it for every card yet
+  // Decode of DSA in its pieces, at GLM-5's sizes whatever the ways: their tables have no axis for
+  // heads (64, 32 of the indexer).
+  void operator()(const IndexerOp& op) {
+    if (op.top_k != 2048) return;
+    const auto piece = [&](const char* name, const char* source,
+                           std::map<std::string, std::string> words, double bytes_per_token) {
+      for (const double batch : grid_.sparse_batch)
+        for (const double length : grid_.context)
+          add({source}, name, words, {batch, 1, length - 1}, batch * length * bytes_per_token);
+    };
+    piece("dsa_indexer", "mma_fp8", {{"op_name", "glm5_mqa_logits_module"}}, 132);
+    piece("dsa_top_k", "radix_select", {{"op_name", "glm5_topk_module"}, {"score_mode", "flat"}},
+          4);
+    piece("dsa_attention", "split_kv", {{"op_name", "glm5_dsa_attn_module"}}, 576 * 2);
+  }
   void operator()(const ElementwiseOp&) {}  // priced by its bytes
 
   // What the machine file says of links and host, measured: copies alone and together, launches

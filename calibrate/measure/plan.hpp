@@ -46,8 +46,9 @@ struct CalibrationPlan {
 /// "quick" (three), "full" (fifteen). Null for another word.
 struct PlanGrid {
   std::vector<double> tokens, context, batch, message_bytes, copy_bytes, launch_count;
-  std::vector<std::string> gemm;  // sources of products
-  std::vector<std::string> nccl;  // of collectives: eager or not, settings
+  std::vector<double> sparse_batch;  // of sparse attention and its indexer; no sizes: left out
+  std::vector<std::string> gemm;     // sources of products
+  std::vector<std::string> nccl;     // of collectives: eager or not, settings
 };
 const PlanGrid* plan_grid(const std::string& profile);
 std::vector<std::string> plan_profiles();

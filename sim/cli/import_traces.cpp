@@ -31,7 +31,9 @@ Exit import_traces(const Options& o) {
 
 std::function<Exit()> setup(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  line.add("FILE", o->files, "chrome traces of torch.profiler, plain or gz, or databases of nsys export; one a rank").required();
+  line.add("FILE", o->files,
+           "chrome traces of torch.profiler, plain or gz, or databases of nsys export; one a rank")
+      .required();
   line.add("--format", o->format, "table or json").one_of({"table", "json"});
   line.add("-o,--output", o->output, "write all kernels to this file, as CSV");
   return [o] { return import_traces(*o); };
