@@ -148,6 +148,9 @@ Matmul::Matmul(const MatmulShape& shape) : p_(std::make_unique<Parts>()) {
   if (p.format.scaled) {
     p.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, p.format.weight_scale);
     p.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, p.format.activation_scale);
+    // Any that is aligned: the heuristics ask whether there are scales.
+    p.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, workspace());
+    p.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, workspace());
   }
   p.a = p.layout(p.format.type, shape.k, shape.n);
   p.b = p.layout(p.format.type, shape.k, shape.m);

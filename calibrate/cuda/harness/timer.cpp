@@ -121,6 +121,7 @@ PluginSample GraphTimer::sample() {
   out.us = us_per_launch();
   out.sm_clock_mhz = clock_mhz();
   out.throttled = out.sm_clock_mhz < throttled_below * device_.sm_clock_mhz;
-  out.stolen = stolen_ticks() != stolen;
+  // The GPU does not notice that a CPU was away while the stream was held.
+  out.stolen = (times_itself_ || !kernel_.held()) && stolen_ticks() != stolen;
   return out;
 }
