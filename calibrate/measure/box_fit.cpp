@@ -31,6 +31,10 @@ class SettingTable {
   void give(BoxFit& fit) && {
     if (columns_.size() < 2) return;
     for (auto& row : rows_) row.second.resize(columns_.size());
+    std::erase_if(rows_, [](const auto& row) {  // nothing to compare with
+      return std::count_if(row.second.begin(), row.second.end(), [](double us) { return us > 0; }) <
+             2;
+    });
     fit.settings = std::move(columns_);
     fit.by_setting = std::move(rows_);
   }

@@ -120,14 +120,20 @@ class Planner {
   }
   void operator()(const CollectiveOp& op) {
     if (op.op != Collective::all_reduce) return;
-    for (const auto& source :
-         grid_.nccl)  // each setting has ranks of its own: all its sizes at once
+    const auto points = [&](const std::string& source, const char* name) {
       for (const double bytes : grid_.message_bytes)
         add({source}, "nccl",
-            {{"op_name", "all_reduce"},
+            {{"op_name", name},
              {"nccl_dtype", "half"},
              {"num_gpus", std::to_string(plan_.tensor_parallel)}},
             {bytes}, bytes, plan_.tensor_parallel);
+    };
+    for (const auto& source :
+         grid_.nccl) {  // each setting has ranks of its own: all its points at once
+      points(source, "all_reduce");
+      if (source == "nccl" && grid_.nccl.size() > 1)
+        for (const char* name : {"all_gather", "reduce_scatter", "alltoall"}) points(source, name);
+    }
   }
   // Decode of DSA in its pieces, at GLM-5's sizes whatever the ways: their tables have no axis for
   // heads (64, 32 of the indexer).

@@ -265,13 +265,15 @@ TEST_CASE("collectives are fitted from their first setting and shown for all") {
   const RawFile file = parsed(record(plan, links));
   const auto fit = fit_raw({file}, *load_gpu_file(card));
   if (!fit) FAIL(fit.error().render());
-  REQUIRE(fit->collectives.size() == 1);
+  REQUIRE(fit->collectives.size() == 4);  // and all_gather, reduce_scatter, all_to_all
+  CHECK(fit->collectives[3].op == "all_to_all");
   CHECK(fit->collectives[0].op == "all_reduce");
   CHECK(fit->collectives[0].gpus == 8);
   REQUIRE(fit->collectives[0].points.size() == 7);
   CHECK(fit->collectives[0].points[1].bytes == 2048);
   CHECK(fit->collectives[0].points[1].us == Approx(12));
   CHECK(fit->settings == std::vector<std::string>{"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple"});
+  REQUIRE(fit->by_setting.size() == 7);  // those measured under several
   CHECK(fit->by_setting[1].second == std::vector<double>{12, 12, 6});
   CHECK(render_fit(*fit).find("nccl NCCL_PROTO=Simple") != std::string::npos);
 }
