@@ -110,13 +110,13 @@ class Experts final : public MeasuredKernel {
 
   std::string check() override {
     Size small = s_;
-    // A tile that is full, one that is not, an expert of a second tile; two steps of K and more,
-    // columns beyond the last tile, and a padded inner size.
+    // A tile that is full, one that is not, an expert of a second tile; more steps of K than the
+    // ring has places, columns beyond the last tile, and a padded inner size.
     small.tokens = std::max(24, s_.tile_rows * 5 / 4);
     small.top_k = 2;
     small.experts = 4;
     small.ranks = 1;
-    small.hidden = 384;
+    small.hidden = 768;
     small.inter = 80;
     small.distribution = "power_law_1.01";
     small.pool_bytes = 0;
@@ -132,7 +132,7 @@ class Experts final : public MeasuredKernel {
 
   static std::size_t wide(int n) { return static_cast<std::size_t>(n); }
   std::size_t inner() const { return wide(padded(s_.inter)); }
-  // Codes average 2.9 in magnitude squared root, scales 1.2: keeps activations near 1.
+  // Root mean square of a weight: codes 2.9 x scales 1.2, or uniform. Keeps activations near 1.
   double weight_size() const { return s_.kind == ExpertKind::bf16 ? 0.6 : 3.5; }
   float alpha_up() const {
     return static_cast<float>(2 / (weight_size() * std::sqrt(static_cast<double>(s_.hidden))));
