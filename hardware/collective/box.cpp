@@ -47,12 +47,12 @@ CollectiveBox::CollectiveBox(const Topology& topology, const Interconnect& inter
   for (int a = 0; a < ranks; ++a)
     for (int b = 0; b < ranks; ++b) {
       if (a == b) continue;
-      const PathKind path = topology_.path_kind(gpu(a), gpu(b));
+      const Route route = topology_.route(gpu(a), gpu(b));
+      const PathKind path = topology_.path_kind(gpu(a), route);
       nvlink_ = nvlink_ && path == PathKind::nvlink;
       for (const auto& [x, y] : interconnect_.p2p_off)
         if ((x == a && y == b) || (x == b && y == a)) peers_ = false;
       if (interconnect_.sm_within_switch && path > PathKind::pxb) direct_stores_ = false;
-      const Route route = topology_.route(gpu(a), gpu(b));
       const Link& first = topology_.link(route.front().link);
       port_ = std::min(port_, first.bandwidth.value);
     }

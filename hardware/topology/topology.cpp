@@ -149,10 +149,13 @@ Route Topology::route(DeviceId from, DeviceId to) const {
 }
 
 PathKind Topology::path_kind(DeviceId from, DeviceId to) const {
-  if (from == to) return PathKind::self;
+  return from == to ? PathKind::self : path_kind(from, route(from, to));
+}
+
+PathKind Topology::path_kind(DeviceId from, const Route& route) const {
   int switches = 0, bridges = 0, nodes = 0, sockets = 0, nvlinks = 0;
   DeviceId at = from;
-  for (const Hop& hop : route(from, to)) {
+  for (const Hop& hop : route) {
     const Link& l = link(hop.link);
     sockets += l.kind == "interconnect";
     nvlinks += l.kind == "nvlink";
@@ -475,13 +478,15 @@ Ways least_ways(const Topology& topology, DeviceId from) {
 /// Two GPUs with two ways of equal latency between them: which one a byte takes nobody can say.
 /// Parallel links between the same devices are one way; so are the switches of an NVLink fabric,
 /// which stripe.
-void check_ambiguity(const Topology& topology, const Places& places, Diagnostics& errors) {
+void check_ambiguity(const Topology& topology, const std::vector<Ways>& from_gpus,
+                     const Places& places, Diagnostics& errors) {
   const auto device = [&](DeviceId d) -> const Device& {
     return topology.devices()[static_cast<std::size_t>(d)];
   };
   std::set<std::pair<LinkId, LinkId>> said;
-  for (const DeviceId from : topology.gpus()) {
-    const Ways ways = least_ways(topology, from);
+  for (std::size_t g = 0; g < from_gpus.size(); ++g) {
+    const DeviceId from = topology.gpus()[g];
+    const Ways& ways = from_gpus[g];
     const auto before = [&](LinkId l, DeviceId at) {
       return topology.link(l).a == at ? topology.link(l).b : topology.link(l).a;
     };
@@ -523,25 +528,26 @@ void check_ambiguity(const Topology& topology, const Places& places, Diagnostics
   }
 }
 
-void check_connected(const Topology& topology, const Places& places, Diagnostics& errors) {
+void check_connected(const Topology& topology, const std::vector<Ways>& from_gpus,
+                     const Places& places, Diagnostics& errors) {
   // Whoever reaches most of the others is not the one that is cut off.
-  DeviceId anchor = -1;
-  std::vector<std::int64_t> from_anchor;
+  std::size_t anchor = 0;
   std::ptrdiff_t reached = -1;
-  for (const DeviceId gpu : topology.gpus()) {
-    auto latency = least_ways(topology, gpu).latency_ps;
+  for (std::size_t g = 0; g < from_gpus.size(); ++g) {
+    const auto& latency = from_gpus[g].latency_ps;
     const auto count = std::count_if(
         topology.gpus().begin(), topology.gpus().end(),
         [&](DeviceId other) { return latency[static_cast<std::size_t>(other)] >= 0; });
-    if (count > reached) anchor = gpu, reached = count, from_anchor = std::move(latency);
+    if (count > reached) anchor = g, reached = count;
   }
   const auto gpu_name = [&](DeviceId d) {
     return topology.devices()[static_cast<std::size_t>(d)].name;
   };
   for (const DeviceId gpu : topology.gpus())
-    if (from_anchor[static_cast<std::size_t>(gpu)] < 0)
+    if (from_gpus[anchor].latency_ps[static_cast<std::size_t>(gpu)] < 0)
       errors.error(places.devices[static_cast<std::size_t>(gpu)],
-                   fmt::format("no way leads from {} to {}", gpu_name(anchor), gpu_name(gpu)),
+                   fmt::format("no way leads from {} to {}", gpu_name(topology.gpus()[anchor]),
+                               gpu_name(gpu)),
                    "GPUs and memories forward nothing; add the link that joins it");
 }
 
@@ -558,7 +564,9 @@ Topology read_topology(Section& section) {
     section.error("devices", "the machine has no GPU");
     return topology;
   }
-  check_connected(topology, places, errors);
-  check_ambiguity(topology, places, errors);
+  std::vector<Ways> from_gpus;
+  for (const DeviceId gpu : topology.gpus()) from_gpus.push_back(least_ways(topology, gpu));
+  check_connected(topology, from_gpus, places, errors);
+  check_ambiguity(topology, from_gpus, places, errors);
   return topology;
 }

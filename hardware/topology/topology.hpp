@@ -96,6 +96,8 @@ class Topology {
   Route peer_route(DeviceId from, DeviceId to) const;
   Duration latency(const Route& route) const;
   PathKind path_kind(DeviceId from, DeviceId to) const;
+  /// Of a way that `route` found from there.
+  PathKind path_kind(DeviceId from, const Route& route) const;
   /// The host memory nearest to `from` by latency, or -1.
   DeviceId nearest_memory(DeviceId from) const;
   /// What a transfer from GPU to GPU crosses when it is staged: down to the memory nearest to the

@@ -16,14 +16,12 @@ double power(double base, std::int64_t n) {
     if (n & 1) out *= base;
   return out;
 }
-}  // namespace
 
-ExpertPopularity::ExpertPopularity(int experts, int experts_per_token, double skew) : skew_(skew) {
+// Of each expert the probability that one token does not use it.
+std::vector<double> misses(int experts, int experts_per_token, double skew) {
   SIM_ASSERT(experts > 0 && experts_per_token > 0 && experts_per_token <= experts && skew >= 0);
-  if (experts_per_token == experts) {
-    miss_.assign(static_cast<std::size_t>(experts), 0.0);
-    return;
-  }
+  if (experts_per_token == experts)
+    return std::vector<double>(static_cast<std::size_t>(experts), 0.0);
   const boost::math::normal standard;
   std::vector<double> weight;
   for (int e = 0; e < experts; ++e)
@@ -42,11 +40,21 @@ ExpertPopularity::ExpertPopularity(int experts, int experts_per_token, double sk
     if (!(next > c)) break;
     c = next;
   }
-  for (const double w : weight) miss_.push_back(rounded(std::exp(-c * w)));
+  std::vector<double> out;
+  for (const double w : weight) out.push_back(rounded(std::exp(-c * w)));
+  return out;
 }
 
+}  // namespace
+
+ExpertPopularity::ExpertPopularity(int experts, int experts_per_token, double skew)
+    : skew_(skew),
+      miss_(std::make_shared<const std::vector<double>>(misses(experts, experts_per_token, skew))),
+      known_(std::make_shared<std::map<std::int64_t, double>>()) {}
+
 double ExpertPopularity::distinct(std::int64_t tokens) const {
-  double sum = 0;
-  for (const double m : miss_) sum += 1 - power(m, tokens);
-  return sum;
+  const auto [it, fresh] = known_->try_emplace(tokens);
+  if (fresh)
+    for (const double m : *miss_) it->second += 1 - power(m, tokens);
+  return it->second;
 }

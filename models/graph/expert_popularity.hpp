@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <vector>
 
 /// How many different experts a batch of tokens touches. Popularity of an expert is exp(skew z)
 /// with z the normal quantiles: skew 0 is uniform routing, 0.85 fits GLM-5.x under its benchmarks
 /// (53 / 89 / 136 / 185 of 256 at 8 / 16 / 32 / 64 tokens). Routing belongs to the workload as much
-/// as to the model, so the skew is a parameter of the workload.
+/// as to the model, so the skew is a parameter of the workload. Copies share what they work out:
+/// they belong to one thread.
 class ExpertPopularity {
  public:
   ExpertPopularity(int experts, int experts_per_token, double skew);
@@ -16,5 +19,6 @@ class ExpertPopularity {
 
  private:
   double skew_;
-  std::vector<double> miss_;  // probability that one token does not use the expert
+  std::shared_ptr<const std::vector<double>> miss_;        // that one token does not use the expert
+  std::shared_ptr<std::map<std::int64_t, double>> known_;  // distinct(), by tokens
 };

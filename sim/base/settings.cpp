@@ -24,19 +24,34 @@ Settings Settings::scalar(std::string text, Location where) {
 Settings Settings::sequence(std::vector<Settings> items, Location where) {
   Settings s = null(std::move(where));
   s.kind_ = Kind::sequence;
-  s.items_ = std::move(items);
+  s.items_ = std::make_shared<const std::vector<Settings>>(std::move(items));
   return s;
 }
 
 Settings Settings::map(std::vector<Entry> entries, Location where) {
   Settings s = null(std::move(where));
   s.kind_ = Kind::map;
-  s.entries_ = std::move(entries);
+  s.entries_ = std::make_shared<const std::vector<Entry>>(std::move(entries));
   return s;
 }
 
+const std::vector<Settings>& Settings::items() const {
+  static const std::vector<Settings> none;
+  return items_ ? *items_ : none;
+}
+
+const std::vector<Settings::Entry>& Settings::entries() const {
+  static const std::vector<Entry> none;
+  return entries_ ? *entries_ : none;
+}
+
+bool Settings::shares_all_with(const Settings& other) const {
+  return kind_ == other.kind_ && text_ == other.text_ && items_ == other.items_ &&
+         entries_ == other.entries_;
+}
+
 const Settings* Settings::find(std::string_view key) const {
-  for (const auto& entry : entries_)
+  for (const auto& entry : entries())
     if (entry.key == key) return &entry.value;
   return nullptr;
 }
@@ -65,8 +80,8 @@ const Settings* Settings::at(std::string_view path) const {
   while (node && !path.empty()) {
     const auto key = step(path);
     if (node->is_sequence()) {
-      const auto i = index_of(key, node->items_.size());
-      node = i ? &node->items_[*i] : nullptr;
+      const auto i = index_of(key, node->items().size());
+      node = i ? &node->items()[*i] : nullptr;
     } else {
       node = node->find(key);
     }
@@ -76,46 +91,54 @@ const Settings* Settings::at(std::string_view path) const {
 
 void Settings::set(std::string_view path, Settings value) {
   const auto key = step(path);
+  const auto put = [&](Settings& node) {
+    if (path.empty())
+      node = std::move(value);
+    else
+      node.set(path, std::move(value));
+  };
   if (is_sequence())
-    if (const auto i = index_of(key, items_.size())) {
-      if (path.empty())
-        items_[*i] = std::move(value);
-      else
-        items_[*i].set(path, std::move(value));
+    if (const auto i = index_of(key, items().size())) {
+      auto changed = items();
+      put(changed[*i]);
+      items_ = std::make_shared<const std::vector<Settings>>(std::move(changed));
       return;
     }
   if (!is_map()) {
     kind_ = Kind::map;
-    entries_.clear();
+    entries_.reset();
     if (!where_.source) where_ = value.where();
   }
+  auto changed = entries();
   auto it =
-      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.key == key; });
-  if (it == entries_.end())
-    it = entries_.insert(entries_.end(), {std::string(key), value.where(), Settings()});
-  if (path.empty())
-    it->value = std::move(value);
-  else
-    it->value.set(path, std::move(value));
+      std::find_if(changed.begin(), changed.end(), [&](const Entry& e) { return e.key == key; });
+  if (it == changed.end())
+    it = changed.insert(changed.end(), {std::string(key), value.where(), Settings()});
+  put(it->value);
+  entries_ = std::make_shared<const std::vector<Entry>>(std::move(changed));
 }
 
 void Settings::merge(const Settings& overlay) {
   if (!overlay.is_map() || !is_map()) {
-    *this = overlay;
+    *this = Settings(overlay);
     return;
   }
+  auto changed = entries();
   for (const auto& entry : overlay.entries()) {
-    auto it = std::find_if(entries_.begin(), entries_.end(),
+    auto it = std::find_if(changed.begin(), changed.end(),
                            [&](const Entry& e) { return e.key == entry.key; });
-    if (it == entries_.end())
-      entries_.push_back(entry);
+    if (it == changed.end())
+      changed.push_back(entry);
     else
       it->value.merge(entry.value);
   }
+  entries_ = std::make_shared<const std::vector<Entry>>(std::move(changed));
 }
 
 void Settings::remove(std::string_view key) {
-  std::erase_if(entries_, [&](const Entry& e) { return e.key == key; });
+  auto changed = entries();
+  std::erase_if(changed, [&](const Entry& e) { return e.key == key; });
+  entries_ = std::make_shared<const std::vector<Entry>>(std::move(changed));
 }
 
 std::string text(bool b) { return b ? "on" : "off"; }
@@ -227,11 +250,13 @@ std::string Section::source() {
 }
 
 void Section::note(const std::string& key, const Settings& value) {
-  reading_->values.push_back({what_ + "." + key, value.text(), value.where().text()});
+  if (reading_->wants_values)
+    reading_->values.push_back({what_ + "." + key, value.text(), value.where().text()});
 }
 
 void Section::note_default(const std::string& key, std::string value) {
-  reading_->values.push_back({what_ + "." + key, std::move(value), "default"});
+  if (reading_->wants_values)
+    reading_->values.push_back({what_ + "." + key, std::move(value), "default"});
 }
 
 void Section::missing(const std::string& key) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@
 
 /// A tree of values in which each remembers where it was written. YAML files and `--set` arguments
 /// both become one, so that a scheduler or a cost model reads its own options without knowing YAML.
+/// Copies share what stands below until one of them changes it: a copy costs no more than its root.
+/// A change ends references into the tree.
 class Settings {
  public:
   enum class Kind { null, scalar, sequence, map };
@@ -29,9 +32,11 @@ class Settings {
   bool is_map() const { return kind_ == Kind::map; }
   bool is_sequence() const { return kind_ == Kind::sequence; }
   const std::string& text() const { return text_; }
-  const std::vector<Settings>& items() const { return items_; }
-  const std::vector<Entry>& entries() const { return entries_; }
+  const std::vector<Settings>& items() const;
+  const std::vector<Entry>& entries() const;
   const Location& where() const { return where_; }
+  /// Whether this is `other` or a copy, neither changed since. Equal texts read twice are not.
+  bool shares_all_with(const Settings& other) const;
 
   /// The value under `key` of a map; null when this is no map or has no such key.
   const Settings* find(std::string_view key) const;
@@ -47,8 +52,8 @@ class Settings {
  private:
   Kind kind_ = Kind::null;
   std::string text_;
-  std::vector<Settings> items_;
-  std::vector<Entry> entries_;
+  std::shared_ptr<const std::vector<Settings>> items_;  // null: none
+  std::shared_ptr<const std::vector<Entry>> entries_;   // null: none
   Location where_;
 };
 
@@ -70,6 +75,7 @@ struct ResolvedValue {
 struct Reading {
   Diagnostics errors;
   std::vector<ResolvedValue> values;
+  bool wants_values = true;
 };
 
 std::string text(bool b);

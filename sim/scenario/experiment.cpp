@@ -293,10 +293,34 @@ Inputs scaled(const Inputs& inputs, const std::string& path, double factor) {
 
 Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
                                                        std::vector<ResolvedValue>* values) {
+  return make(inputs, values, nullptr);
+}
+
+Expected<std::unique_ptr<Experiment>> Experiment::remake(const Inputs& changed) const {
+  const auto same = [&](Settings Inputs::*tree) {
+    return (changed.*tree).shares_all_with(inputs_.*tree);
+  };
+  if (!same(&Inputs::scenario) || !same(&Inputs::machine) || !same(&Inputs::gpu) ||
+      !same(&Inputs::model) || !same(&Inputs::build))
+    return make(changed, nullptr, this);
+  std::unique_ptr<Experiment> e(new Experiment(*this));
+  e->inputs_ = changed;
+  Reading reading;
+  reading.wants_values = false;
+  e->read_laws(reading);
+  if (!reading.errors.empty()) return tl::unexpected(reading.errors);
+  e->step_ = std::make_shared<const StepModel>(e->make_step(Only::everything));
+  return e;
+}
+
+Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
+                                                       std::vector<ResolvedValue>* values,
+                                                       const Experiment* like) {
   std::unique_ptr<Experiment> e(new Experiment);
   e->inputs_ = inputs;
   const Inputs& in = e->inputs_;
   Reading reading;
+  reading.wants_values = values != nullptr;
   e->gpu_ = read_gpu(in.gpu_id, in.gpu, reading);
   e->machine_ = read_machine(in.machine_id, in.machine, reading);
   e->build_ = read_build(in.build_id, in.build, reading);
@@ -401,19 +425,7 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
       e->sizes_ = engine->setup(f, s).sizes;
     }
   }
-  if (reading.errors.empty()) {
-    const Settings laws = e->laws();
-    if (wants_tables(e->build_.back_ends, laws)) {
-      auto tables = shared_kernel_tables(e->gpu_, in.tables_id,
-                                         text_of(in.scenario.at("engine.kernel_tables")));
-      if (!tables) return tl::unexpected(tables.error());
-      e->tables_ = std::move(*tables);
-    }
-    CostContext context{e->gpu_, e->tables_.get(), e->build_.engine, e->build_.version,
-                        in.tables_id != in.gpu_id};
-    if (const GqaSpec* g = e->model_.gqa()) context.head_dim = g->head_dim;
-    e->costs_ = read_cost_models(context, e->build_.back_ends, laws, reading);
-  }
+  if (reading.errors.empty()) e->read_laws(reading);
   if (!reading.errors.empty()) return tl::unexpected(reading.errors);
   if (values) *values = reading.values;
 
@@ -421,8 +433,29 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
                                             e->tensor_parallel_, e->build_.all_reduce);
   if (!collectives) return tl::unexpected(collectives.error());
   e->collectives_ = std::move(*collectives);
-  e->step_ = std::make_unique<StepModel>(e->make_step(Only::everything));
+  const MoeSpec moe = e->model_.moe.value_or(MoeSpec{1, 1, 0, 1});
+  const double skew = e->workload_.expert_skew;
+  if (like && like->popularity_->skew() == skew && in.model.shares_all_with(like->inputs_.model))
+    e->popularity_ = like->popularity_;
+  else
+    e->popularity_.emplace(moe.experts, moe.experts_per_token, skew);
+  e->step_ = std::make_shared<const StepModel>(e->make_step(Only::everything));
   return e;
+}
+
+void Experiment::read_laws(Reading& reading) {
+  const Settings laws = this->laws();
+  if (wants_tables(build_.back_ends, laws)) {
+    auto tables = shared_kernel_tables(gpu_, inputs_.tables_id,
+                                       text_of(inputs_.scenario.at("engine.kernel_tables")));
+    if (!tables) return reading.errors.append(tables.error());
+    tables_ = std::move(*tables);
+  }
+  CostContext context{gpu_, tables_.get(), build_.engine, build_.version,
+                      inputs_.tables_id != inputs_.gpu_id};
+  if (const GqaSpec* g = model_.gqa()) context.head_dim = g->head_dim;
+  costs_ = std::make_shared<const CostModels>(
+      read_cost_models(context, build_.back_ends, laws, reading));
 }
 
 // The laws with the build's fitted MoE numbers in place of its back end's own.
@@ -460,10 +493,7 @@ StepModel Experiment::make_step(Only only) const {
   if (const auto it = build_.indexer_layers.find(inputs_.model_id);
       it != build_.indexer_layers.end())
     graph.indexer_layers = it->second;
-  const MoeSpec moe = model_.moe.value_or(MoeSpec{1, 1, 0, 1});
-  StepModel step(build_graph(model_, graph), costs_, *collectives_,
-                 ExpertPopularity(moe.experts, moe.experts_per_token, workload_.expert_skew),
-                 launch, only);
+  StepModel step(build_graph(model_, graph), *costs_, *collectives_, *popularity_, launch, only);
   // SGLang's attention (FlashInfer, FlashAttention-3) and FP8 caches were not measured mixed.
   const bool flash = build_.engine == "vllm" && kv_ == Precision::bf16;
   step.set_attention(gpu_, flash ? flash_attention(gpu_) : AttentionKernel{});

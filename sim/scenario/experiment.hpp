@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "hardware/machine.hpp"
 #include "models/cost/kernel_tables.hpp"
@@ -46,6 +47,9 @@ class Experiment {
   /// All errors at once; `values` (optional) receives every value that was used and its origin.
   static Expected<std::unique_ptr<Experiment>> make(const Inputs& inputs,
                                                     std::vector<ResolvedValue>* values = nullptr);
+  /// As make(), of inputs that were copied from those of this experiment and changed: what the
+  /// change leaves alone is taken over.
+  Expected<std::unique_ptr<Experiment>> remake(const Inputs& changed) const;
 
   /// `requests` (optional) receives a record of each finished request, in the order of their ends;
   /// Keep::gaps with the gaps between its tokens, for which the reference clock runs: it takes no
@@ -67,7 +71,7 @@ class Experiment {
   const EngineSizes& sizes() const { return sizes_; }
   const CollectivePricer& collectives() const { return *collectives_; }
   const StepModel& step() const { return *step_; }
-  const CostModels& costs() const { return costs_; }
+  const CostModels& costs() const { return *costs_; }
   /// The card whose kernels were measured; another than this one's were scaled.
   const std::string& tables_of() const { return inputs_.tables_id; }
   int tensor_parallel() const { return tensor_parallel_; }
@@ -81,6 +85,12 @@ class Experiment {
 
  private:
   Experiment() = default;
+  Experiment(const Experiment&) = default;  // remake() then replaces what points into the other
+  static Expected<std::unique_ptr<Experiment>> make(const Inputs& inputs,
+                                                    std::vector<ResolvedValue>* values,
+                                                    const Experiment* like);
+  // What the kernels cost.
+  void read_laws(Reading& reading);
   StepModel make_step(Only only) const;
   HostTimes host_times(Only only) const;
   Settings laws() const;
@@ -91,12 +101,13 @@ class Experiment {
   ModelSpec model_;
   Build build_;
   std::shared_ptr<const KernelTables> tables_;  // the cost models point into it
-  CostModels costs_;
+  std::shared_ptr<const CostModels> costs_;
   WorkloadPlan workload_;
   EngineSizes sizes_;
   EngineFacts facts_;
-  std::unique_ptr<CollectivePricer> collectives_;
-  std::unique_ptr<StepModel> step_;
+  std::shared_ptr<const CollectivePricer> collectives_;
+  std::optional<ExpertPopularity> popularity_;
+  std::shared_ptr<const StepModel> step_;
   int tensor_parallel_ = 1;
   Precision kv_ = Precision::bf16;
   bool fitted_ = true, bf16_activations_ = false, dense_quantized_ = false, reference_ = false;

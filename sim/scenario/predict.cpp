@@ -232,13 +232,13 @@ void find_ceilings(Experiment& e, RunReport& r) {
 // 90 % interval: each constant with a spread is moved to either end alone; the ratios that come out
 // are added in squares, apart for up and down. Constants that were fitted together are not
 // independent, so this is rather too wide than too narrow.
-void find_intervals(const Inputs& in, RunReport& r) {
+void find_intervals(const Experiment& e, const Inputs& in, RunReport& r) {
   const auto base = r.metrics.all();
   std::vector<double> up(base.size()), down(base.size());
   for (const Uncertain& u : uncertain_constants(in)) {
     double effect = 0;
     for (const double factor : {u.spread, 1 / u.spread}) {
-      auto varied = Experiment::make(scaled(in, u.path, factor));
+      auto varied = e.remake(scaled(in, u.path, factor));
       if (!varied) continue;
       const auto metrics = (*varied)->run().all();
       for (std::size_t i = 0; i < base.size(); ++i) {
@@ -262,7 +262,8 @@ void find_intervals(const Inputs& in, RunReport& r) {
   });
 }
 
-void find_what_ifs(const Experiment& e, const Scenario& scenario, RunReport& r) {
+// The changes name no other file, so that nothing is read again.
+void find_what_ifs(const Experiment& e, const Inputs& in, RunReport& r) {
   std::vector<std::vector<Override>> tries;
   const bool staged = e.tensor_parallel() > 1 && e.collectives().transport() == Transport::shm;
   const bool eager = !e.graphs() && e.build().decode_graphs;
@@ -271,15 +272,13 @@ void find_what_ifs(const Experiment& e, const Scenario& scenario, RunReport& r) 
   if (eager) tries.push_back({graphs});
   if (staged && eager) tries.push_back({p2p, graphs});
   for (const auto& changes : tries) {
-    Scenario changed = scenario;
+    Inputs changed = in;
     WhatIf w;
     for (const auto& c : changes) {
-      changed.tree.set(c.path, *parse_yaml("what-if", c.value));
+      changed.scenario.set(c.path, *parse_yaml("what-if", c.value));
       w.change += (w.change.empty() ? "" : " ") + c.path + "=" + c.value;
     }
-    const auto in = resolve(changed);
-    if (!in) continue;
-    auto experiment = Experiment::make(*in);
+    auto experiment = e.remake(changed);
     if (!experiment) continue;
     w.throughput = *(*experiment)->run().find(r.headline());
     w.ratio = w.throughput / r.throughput();
@@ -450,8 +449,8 @@ Expected<RunReport> predict(const Scenario& scenario, const PredictOptions& opti
   if (!errors.empty()) return tl::unexpected(errors);
   describe_step(e, r);
   if (options.ceilings) find_ceilings(e, r), give_verdict(e, r);
-  if (options.what_ifs) find_what_ifs(e, scenario, r);
-  if (options.intervals) find_intervals(*in, r);
+  if (options.what_ifs) find_what_ifs(e, *in, r);
+  if (options.intervals) find_intervals(e, *in, r);
   warn(e, r);
   return r;
 }

@@ -93,8 +93,11 @@ PriceList::PriceList(const StepModel& step)
 const Timeline& PriceList::fixed(Segment& s, const PassShape& pass, bool captured) {
   const std::int64_t rows = s.by_rows ? pass.heads_rows : pass.tokens();
   const auto at = static_cast<std::size_t>(rows);
-  if (s.known.size() <= at) s.known.resize(at + 1);
-  auto& known = s.known[at];
+  constexpr std::size_t page_size = 64;
+  if (s.known.size() <= at / page_size) s.known.resize(at / page_size + 1);
+  auto& page = s.known[at / page_size];
+  if (page.empty()) page.resize(page_size);
+  auto& known = page[at % page_size];
   if (!known) known = step_.stretch(step_.graph().blocks[s.block], s.first, s.last, pass, captured);
   return *known;
 }

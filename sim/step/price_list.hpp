@@ -37,7 +37,9 @@ class PriceList {
   struct Segment {
     std::size_t block = 0, first = 0, last = 0;  // operators [first, last)
     bool by_rows = false;                        // of sequences with logits, not of tokens
-    std::vector<std::optional<Timeline>> known;  // by rows
+    // By rows, in pages that are made when they are first asked for: of the thousands of sizes that
+    // prompts may have a run meets few.
+    std::vector<std::vector<std::optional<Timeline>>> known;
   };
   struct Piece {
     std::int64_t from = 0, to = 0;  // [from, to) of the argument

@@ -141,10 +141,9 @@ StepModel::Priced StepModel::price(const Operator& op, const PassShape& pass,
             add(costs_.batched_gemm->predict({g.batch, tokens, g.n, g.k}));
           },
           [&](const MoeOp& m) {
-            const auto [it, fresh] = distinct_.try_emplace(tokens);
-            if (fresh) it->second = popularity_.distinct(tokens);
+            const double distinct = popularity_.distinct(tokens);
             add(costs_.moe->predict({tokens, m.hidden, m.inter, m.experts_per_token, m.experts,
-                                     m.ways, it->second, m.precision, m.bf16_activations}));
+                                     m.ways, distinct, m.precision, m.bf16_activations}));
           },
           [&](const MlaOp& a) {
             const bool sparse = a.top_k > 0;

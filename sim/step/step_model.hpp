@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -174,6 +173,5 @@ class StepModel {
   GpuSpec gpu_;
   AttentionKernel attention_kernel_;
   PassResiduals residuals_;
-  mutable std::map<std::int64_t, double> distinct_;
   std::int64_t launches_ = 0, layers_ = 0;  // of a whole pass
 };

@@ -67,6 +67,30 @@ std::vector<Improvement> improvements() {
 
 }  // namespace
 
+TEST_CASE("an experiment made from another with changed inputs is the one made afresh") {
+  const auto scenarios =
+      load_scenarios((process::source_root() / "scenarios/seed/32-at-8.yaml").string(), {});
+  REQUIRE(scenarios);
+  const auto inputs = resolve(scenarios->front());
+  REQUIRE(inputs);
+  const auto made = Experiment::make(*inputs);
+  REQUIRE(made);
+  std::vector<Inputs> changed = {*inputs};
+  for (const Uncertain& u : uncertain_constants(*inputs))
+    changed.push_back(scaled(*inputs, u.path, u.spread));
+  for (const char* path : {"machine_edits.p2p", "engine.cuda_graph"}) {
+    changed.push_back(*inputs);
+    changed.back().scenario.set(path, Settings::scalar("on", {}));
+  }
+  for (const Inputs& in : changed) {
+    const auto afresh = Experiment::make(in);
+    const auto remade = (*made)->remake(in);
+    REQUIRE(afresh);
+    REQUIRE(remade);
+    CHECK((*remade)->run().all() == (*afresh)->run().all());
+  }
+}
+
 TEST_CASE("faster links, hosts and memory never make a pass slower") {
   for (const auto& improvement : improvements())
     for (const auto& [pass, captured] :

@@ -117,6 +117,24 @@ TEST_CASE("a removed key is gone, a missing one does not matter") {
   CHECK(at(s, "b") == "2");
 }
 
+TEST_CASE("a change of a copy leaves the original as it was, and the other way round") {
+  const Settings before = yaml("a: {b: 1, c: [1, {k: 2}]}\nd: 4\n");
+  Settings s = before, other = before;
+  CHECK(s.shares_all_with(before));
+  s.set("a.c.1.k", value("3"));
+  other.merge(yaml("a: {b: 5}\n"));
+  other.remove("d");
+  CHECK(at(before, "a.c.1.k") == "2");
+  CHECK(at(before, "a.b") == "1");
+  CHECK(at(before, "d") == "4");
+  CHECK(at(s, "a.c.1.k") == "3");
+  CHECK(at(s, "a.b") == "1");
+  CHECK(at(other, "a.b") == "5");
+  CHECK(at(other, "a.c.1.k") == "2");
+  CHECK_FALSE(s.shares_all_with(before));
+  CHECK_FALSE(other.shares_all_with(before));
+}
+
 TEST_CASE("a value keeps its place through set and merge") {
   Settings s = yaml("a: 1\n");
   s.merge(yaml("\n\nb: 2\n"));
