@@ -58,6 +58,31 @@ CollectiveTable curve_of(const KernelRows& rows) {
   return out;
 }
 
+// Copies and launches as their laws. Within the card's memory each byte is read and written.
+std::vector<BoxFit::Probe> probes_of(const BoxFit& fit, const GpuSpec& gpu) {
+  std::vector<BoxFit::Probe> out;
+  const auto add = [&](const char* kernel_class, const auto& then) {
+    if (const auto sets = fit.sets.find(kernel_class); sets != fit.sets.end())
+      for (const auto& set : sets->second) {
+        std::string what = kernel_class;
+        for (const auto& [id, value] : set.words) what += " " + value;
+        const std::string rate = then(set);
+        if (!rate.empty()) out.push_back({what, fmt::format("{:.2f} us", set.parameters[0]), rate});
+      }
+  };
+  add("elementwise", [&](const KernelSet& set) {
+    const double share = set.parameters[1], line_rate = gpu.memory_bandwidth.count() * 1e-9;
+    return set.words.at("kernel_source") != "stream_copy"
+               ? ""
+               : fmt::format("{:.0f} GB/s, {:.0f} % of the line rate", share * line_rate,
+                             share * 100);
+  });
+  add("copy", [](const KernelSet& set) { return fmt::format("{:.1f} GB/s", set.parameters[1]); });
+  add("launch",
+      [](const KernelSet& set) { return fmt::format("{:.2f} us each", set.parameters[1]); });
+  return out;
+}
+
 }  // namespace
 
 Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) {
@@ -124,29 +149,9 @@ Expected<BoxFit> fit_raw(const std::vector<RawFile>& files, const GpuSpec& gpu) 
     out.sets[rows.kernel_class].push_back(
         fit_kernel_set(rows, gpu, options, &cross, siblings_of(rows, all)));
   }
+  out.probes = probes_of(out, gpu);
   return out;
 }
-
-namespace {
-
-// Copies and launches as their laws: what a machine file says of links and host, to compare.
-std::string render_probes(const BoxFit& fit) {
-  Table table({"links and host", "start", "then"});
-  bool any = false;
-  for (const auto& [kernel_class, then] :
-       {std::pair("copy", "{:.1f} GB/s"), std::pair("launch", "{:.2f} us each")})
-    if (const auto sets = fit.sets.find(kernel_class); sets != fit.sets.end())
-      for (const auto& set : sets->second) {
-        std::string what = kernel_class;
-        for (const auto& [id, value] : set.words) what += " " + value;
-        table.row({what, fmt::format("{:.2f} us", set.parameters[0]),
-                   fmt::format(fmt::runtime(then), set.parameters[1])});
-        any = true;
-      }
-  return any ? table.text() + "\n" : "";
-}
-
-}  // namespace
 
 std::string render_fit(const BoxFit& fit) {
   Table table({"kernel class", "kernel", "rows", "median", "p90"});
@@ -159,7 +164,11 @@ std::string render_fit(const BoxFit& fit) {
                  percent(set.error_median), percent(set.error_p90)});
     }
   std::string out = "errors on shapes left out of the fit\n\n" + table.text() + "\n";
-  out += render_probes(fit);
+  if (!fit.probes.empty()) {
+    Table probes({"memory, links and host", "start", "then"});
+    for (const auto& probe : fit.probes) probes.row({probe.what, probe.start, probe.then});
+    out += probes.text() + "\n";
+  }
   if (!fit.settings.empty()) {
     std::vector<std::string> head{"us by setting; the first is fitted"};
     head.insert(head.end(), fit.settings.begin(), fit.settings.end());

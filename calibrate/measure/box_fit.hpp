@@ -22,6 +22,11 @@ struct BoxFit {
   /// by point. The first one was fitted.
   std::vector<std::string> settings;
   std::vector<std::pair<std::string, std::vector<double>>> by_setting;  // 0: not measured
+  /// What the files of card and machine say of memory, links and host, as measured.
+  struct Probe {
+    std::string what, start, then;  // "copy peer one", "5.20 us", "51.3 GB/s"
+  };
+  std::vector<Probe> probes;
 };
 
 /// Rows of all points that may be fitted (ok and noisy), through the same fit as imported tables.

@@ -49,6 +49,7 @@ struct Nvml {
   int (*memory)(Device, Memory*);
   int (*clock)(Device, unsigned, unsigned*);
   int (*clock_max)(Device, unsigned, unsigned*);
+  int (*bus_width)(Device, unsigned*);
   int (*power_limit)(Device, unsigned*);
   int (*link_gen)(Device, unsigned*);
   int (*link_gen_max)(Device, unsigned*);
@@ -78,6 +79,7 @@ Nvml functions_of(void* library) {
   take(library, "nvmlDeviceGetMemoryInfo", n.memory);
   take(library, "nvmlDeviceGetClockInfo", n.clock);
   take(library, "nvmlDeviceGetMaxClockInfo", n.clock_max);
+  take(library, "nvmlDeviceGetMemoryBusWidth", n.bus_width);
   take(library, "nvmlDeviceGetEnforcedPowerLimit", n.power_limit);
   take(library, "nvmlDeviceGetCurrPcieLinkGeneration", n.link_gen);
   take(library, "nvmlDeviceGetMaxPcieLinkGeneration", n.link_gen_max);
@@ -153,6 +155,7 @@ NvmlGpu describe(const Nvml& n, Device device) {
   out.sm_clock_max_mhz = number(n.clock_max, device, sm_clock);
   out.memory_clock_mhz = number(n.clock, device, memory_clock);
   out.memory_clock_max_mhz = number(n.clock_max, device, memory_clock);
+  out.memory_bus_bits = number(n.bus_width, device);
   out.power_limit_mw = number(n.power_limit, device);
   out.link_gen = number(n.link_gen, device);
   out.link_gen_max = number(n.link_gen_max, device);
@@ -267,6 +270,9 @@ std::string render_nvml(const NvmlFacts& facts) {
                        or_unknown(g.memory_clock_mhz), or_unknown(g.memory_clock_max_mhz),
                        or_unknown(g.link_gen), or_unknown(g.link_width), or_unknown(g.link_gen_max),
                        or_unknown(g.link_width_max));
+    if (const double rate = g.line_rate_gb_per_s(); rate > 0)
+      out += fmt::format("        memory of {} bits, {:.0f} GB/s at its highest clock\n",
+                         g.memory_bus_bits, rate);
     if (!g.virtualization.empty()) out += fmt::format("        {}\n", g.virtualization);
     if (!g.processes_are_known) out += "        whether something computes on it is not known\n";
     constexpr std::size_t shown = 3;

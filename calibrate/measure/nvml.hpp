@@ -11,6 +11,7 @@ struct NvmlGpu {
   std::string name;     // "NVIDIA RTX PRO 6000 Blackwell Server Edition"
   unsigned sm_clock_mhz = 0, sm_clock_max_mhz = 0;
   unsigned memory_clock_mhz = 0, memory_clock_max_mhz = 0;
+  unsigned memory_bus_bits = 0;
   unsigned power_limit_mw = 0;
   unsigned long long memory_bytes = 0;
   unsigned link_gen = 0, link_gen_max = 0, link_width = 0, link_width_max = 0;  // now: idle links
@@ -18,6 +19,10 @@ struct NvmlGpu {
   std::string virtualization;        // "bare metal", "passed through to this guest", ...
   std::vector<unsigned> processes;   // that compute on it now
   bool processes_are_known = false;  // false: the list may be empty for want of an answer
+
+  /// What its memory can move at most, in GB/s: two transfers a cycle of the highest clock over the
+  /// whole bus. 0: not known.
+  double line_rate_gb_per_s() const { return memory_clock_max_mhz * 2e-3 * memory_bus_bits / 8; }
 };
 
 /// What the driver says of a box. Matrices are square, a row per GPU.

@@ -1,6 +1,6 @@
 // The points that calibrate one model on one box. Sizes follow what a server asks for: GEMM rows
 // and MoE tokens up to a prefill chunk, contexts to 128 Ki, batches to 256, messages to 256 MiB.
-// Leaves out: expert parallelism, small kernels (their law is bandwidth).
+// Leaves out: expert parallelism, norms that quantise nothing, rotary embedding, sampling.
 
 #include "calibrate/measure/plan.hpp"
 
@@ -33,6 +33,7 @@ const std::map<std::string, PlanGrid>& grids() {
         {65536, 67108864},
         {1, 100},
         {},
+        {},
         {"cublaslt"},
         {"nccl"}}},
       {"quick",
@@ -43,6 +44,7 @@ const std::map<std::string, PlanGrid>& grids() {
         {4096, 65536, 1048576, 67108864},
         {1, 10, 100},
         {1, 16, 64},
+        {1, 64, 2048},
         {"cublaslt", "cublaslt_best"},
         {"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple"}}},
       {"full",
@@ -54,6 +56,7 @@ const std::map<std::string, PlanGrid>& grids() {
         {4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864, 268435456},
         {1, 10, 100, 1000},
         {1, 4, 16, 64, 256},
+        {1, 8, 64, 512, 2048, 8192},
         {"cublaslt", "cublaslt_best"},
         {"nccl", "nccl_eager", "nccl NCCL_PROTO=Simple", "nccl NCCL_PROTO=LL",
          "nccl NCCL_P2P_LEVEL=SYS", "nccl NCCL_P2P_DISABLE=1"}}}};
@@ -85,6 +88,7 @@ class Planner {
     for (const double m : grid_.tokens)
       add(grid_.gemm, "gemm", {{"gemm_dtype", dtype(op.precision)}}, {n, k, m},
           n * k * bytes_per_element(op.precision));
+    if (op.precision == Precision::nvfp4) quantise({"nvfp4", "rms_norm_nvfp4"}, k);
   }
   // DeepSeek's width stands for all (the table is by heads and tokens alone).
   void operator()(const BatchedGemmOp& op) {
@@ -102,6 +106,13 @@ class Planner {
            static_cast<double>(op.hidden), static_cast<double>(op.inter) * op.ways, 1,
            static_cast<double>(op.ways), m},
           bytes);
+    const auto hidden = static_cast<double>(op.hidden), inter = static_cast<double>(op.inter);
+    if (op.precision == Precision::nvfp4) {
+      quantise({"nvfp4", "rms_norm_nvfp4"}, hidden);
+      quantise({"silu_mul_nvfp4"}, inter);
+    }
+    rows({"silu_mul"}, inter);
+    rows({"gather"}, hidden);
   }
   void operator()(const MlaOp& op) {
     const std::map<std::string, std::string> words{{"mla_dtype", "bfloat16"},
@@ -152,9 +163,12 @@ class Planner {
   }
   void operator()(const ElementwiseOp&) {}  // priced by its bytes
 
-  // What the machine file says of links and host, measured: copies alone and together, launches
-  // and waits.
+  // What the files of card and machine say of memory, links and host, measured: a copy within the
+  // card's memory, copies alone and together, launches and waits.
   void box() {
+    constexpr double row = 8192;  // 16 KiB of 16 bits: 1, 64 and 512 MiB
+    for (const double m : {64.0, 4096.0, 32768.0})
+      add({"stream_copy"}, "elementwise", {}, {row, m}, row * m * 2);
     std::vector<std::string> paths{"host_to_device", "device_to_host"};
     if (plan_.tensor_parallel > 1)
       paths.insert(paths.end(), {"peer", "staged", "staged_chunked", "host_flag"});
@@ -174,6 +188,12 @@ class Planner {
   }
 
  private:
+  // Messages lie where they lie, activations were just written.
+  static bool comes_cold(const CalibrationPoint& p) {
+    for (const char* warm : {"nccl", "copy", "launch", "quantise_static", "elementwise"})
+      if (p.kernel_class == warm) return p.source == "stream_copy";
+    return true;
+  }
   // Grouped kernels of our own first: they are what a server's come nearest to. A loop of one GEMM
   // per expert is an upper bound.
   std::vector<std::string> moe_sources(Precision p) const {
@@ -204,6 +224,14 @@ class Planner {
       if (length <= 32768) point("context", 1, length, length);
   }
 
+  void quantise(const std::vector<std::string>& sources, double k) {
+    for (const double m : grid_.small_rows)
+      add(sources, "quantise_static", {{"quant_dtype", "nvfp4"}}, {k, m}, k * m * 2);
+  }
+  void rows(const std::vector<std::string>& sources, double k) {
+    for (const double m : grid_.small_rows) add(sources, "elementwise", {}, {k, m}, k * m * 2);
+  }
+
   // The point once for each kernel that can answer for it.
   void add(const std::vector<std::string>& sources, const std::string& kernel_class,
            const std::map<std::string, std::string>& words, const Coordinates& x, double bytes,
@@ -231,9 +259,8 @@ class Planner {
     for (const auto& parameter : kind->parameters) guesses.push_back(parameter.guess);
     // Weights and KV come cold in a server: rotate over three times the L2, two copies at least.
     const double l2 = static_cast<double>(gpu_.l2.count());
-    const bool is_weights =
-        !(p.kernel_class == "nccl" || p.kernel_class == "copy" || p.kernel_class == "launch");
-    p.pool_bytes = is_weights ? std::max(2.0, std::ceil(3 * l2 / p.bytes)) * p.bytes : 2 * p.bytes;
+    p.pool_bytes =
+        comes_cold(p) ? std::max(2.0, std::ceil(3 * l2 / p.bytes)) * p.bytes : 2 * p.bytes;
     if (p.pool_bytes > 0.8 * static_cast<double>(gpu_.memory.count())) {
       ++plan_.left_out["its rotated copies do not fit the memory"];
       return;

@@ -47,6 +47,7 @@ struct CalibrationPlan {
 struct PlanGrid {
   std::vector<double> tokens, context, batch, message_bytes, copy_bytes, launch_count;
   std::vector<double> sparse_batch;  // of sparse attention and its indexer; no sizes: left out
+  std::vector<double> small_rows;    // of quantisers, activations and gathers; no sizes: left out
   std::vector<std::string> gemm;     // sources of products
   std::vector<std::string> nccl;     // of collectives: eager or not, settings
 };

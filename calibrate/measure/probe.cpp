@@ -35,38 +35,47 @@ bool is_pci_address(const std::string& word) {
 
 }  // namespace
 
-std::string no_gpu_reason(const char* library) {
+tl::expected<std::vector<CudaGpu>, std::string> find_gpus(const char* library) {
+  const auto none = [](std::string why) { return tl::unexpected(std::move(why)); };
   void* driver = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (!driver) return fmt::format("no NVIDIA driver ({} cannot be loaded)", library);
+  if (!driver) return none(fmt::format("no NVIDIA driver ({} cannot be loaded)", library));
   const auto symbol = [&](const char* name) { return dlsym(driver, name); };
   const auto init = reinterpret_cast<int (*)(unsigned)>(symbol("cuInit"));
   const auto count = reinterpret_cast<int (*)(int*)>(symbol("cuDeviceGetCount"));
-  std::string why;
   if (!init || !count) {
-    why = fmt::format("{} is no CUDA driver", library);
-  } else {
-    // CUresult of cuda.h: 34 the toolkit's stub, 100 no device, 802 the NVSwitch fabric, 803 kernel
-    // module and library differ
-    const int code = init(0);
-    int devices = 0;
-    if (code == 34)
-      why = fmt::format("{} is the toolkit's stub, not a driver", library);
-    else if (code == 803)
-      why = "the driver's library does not match its kernel module";
-    else if (code == 802)
-      why = "the system is not ready (is the fabric manager running?)";
-    else if (code != 0 && code != 100)
-      why = fmt::format("the driver does not start (cuInit says {})", code);
-    else if (code == 100 || count(&devices) != 0 || devices == 0)
-      why = "the driver finds no device";
-    // the one cause that the user set himself
-    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    if (why == "the driver finds no device" && visible)
-      why += fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", visible);
+    dlclose(driver);
+    return none(fmt::format("{} is no CUDA driver", library));
   }
-  // the driver is not unloaded: it keeps threads of its own
-  if (!why.empty() && !(init && count)) dlclose(driver);
-  return why;
+  // From here on the driver stays: it keeps threads of its own. CUresult of cuda.h: 34 the
+  // toolkit's stub, 100 no device, 802 the NVSwitch fabric, 803 kernel module and library differ
+  const int code = init(0);
+  int devices = 0;
+  if (code == 34) return none(fmt::format("{} is the toolkit's stub, not a driver", library));
+  if (code == 803) return none("the driver's library does not match its kernel module");
+  if (code == 802) return none("the system is not ready (is the fabric manager running?)");
+  if (code != 0 && code != 100)
+    return none(fmt::format("the driver does not start (cuInit says {})", code));
+  if (code == 0 && count(&devices) == 0 && devices > 0) {
+    const auto attribute =
+        reinterpret_cast<int (*)(int*, int, int)>(symbol("cuDeviceGetAttribute"));
+    const auto ask = [&](int which, int device) {
+      int out = 0;
+      return attribute && attribute(&out, which, device) == 0 ? out : 0;
+    };
+    std::vector<CudaGpu> gpus;  // a device's handle is its number; CUdevice_attribute of cuda.h
+    for (int i = 0; i < devices; ++i)
+      gpus.push_back({ask(75, i), ask(76, i), ask(16, i), ask(38, i)});
+    return gpus;
+  }
+  // the one cause that the user set himself
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return none("the driver finds no device" +
+              (visible ? fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", visible) : std::string()));
+}
+
+std::string no_gpu_reason(const char* library) {
+  const auto gpus = find_gpus(library);
+  return gpus ? "" : gpus.error();
 }
 
 BoxFacts read_box(const std::string& root, const std::string& hypervisor) {
@@ -131,6 +140,10 @@ std::string render_box(const BoxFacts& box) {
         gpu.link_speed_max.empty() ? "?" : gpu.link_speed_max,
         gpu.link_width_max.empty() ? "?" : gpu.link_width_max,
         gpu.bridges.empty() ? "the root" : fmt::format("{}", fmt::join(gpu.bridges, " > ")));
+  for (std::size_t i = 0; i < box.cuda.size(); ++i)
+    out += fmt::format("  CUDA device {}: compute capability {}.{}, {} SMs, {} MiB of L2\n", i,
+                       box.cuda[i].compute_major, box.cuda[i].compute_minor, box.cuda[i].sm_count,
+                       box.cuda[i].l2_bytes >> 20);
   if (box.driver) out += render_nvml(*box.driver);
   if (!box.hypervisor.empty())
     out +=

@@ -4,10 +4,18 @@
 #include <string>
 #include <vector>
 
+#include <tl/expected.hpp>
+
 #include "calibrate/measure/nvml.hpp"
 
-/// Why the CUDA driver finds no GPU: no driver, the toolkit's stub, no device, or what cuInit says;
-/// empty when there is one. `library` is opened at run time (a test names one of its own).
+/// One GPU as the CUDA driver describes it. 0: it does not say.
+struct CudaGpu {
+  int compute_major = 0, compute_minor = 0, sm_count = 0, l2_bytes = 0;
+};
+/// The GPUs that the CUDA driver finds, one at least, or why none: no driver, the toolkit's stub,
+/// no device, or what cuInit says. `library` is opened at run time (a test names one of its own).
+tl::expected<std::vector<CudaGpu>, std::string> find_gpus(const char* library);
+/// The latter; empty when there is a GPU.
 std::string no_gpu_reason(const char* library);
 
 /// One PCI device as /sys shows it. In a guest the tree is the hypervisor's, not the board's, and
@@ -26,7 +34,8 @@ struct BoxFacts {
   std::string product;     // of the firmware's tables: "Standard PC (Q35 + ICH9, 2009)"
   int numa_nodes = 0;
   std::vector<PciGpu> gpus;         // in the order of their addresses
-  std::optional<NvmlFacts> driver;  // what the driver says, where there is one
+  std::vector<CudaGpu> cuda;        // as the CUDA driver numbers them, where there is one
+  std::optional<NvmlFacts> driver;  // what its management library says
 };
 
 /// Reads `root`/sys; nothing there is an error. `hypervisor` is the CPU's own word (cpuid leaf

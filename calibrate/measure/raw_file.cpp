@@ -331,9 +331,15 @@ RunCounts run_plan(const CalibrationPlan& plan, MeasuringBackEnd& back_end,
     }
     if (out.state == PointState::ok) out.state = judge(out.samples, stop == Stop::settled).state;
     ++counts.states[out.state];
-    if (out.state != PointState::ok)
-      counts.problems.push_back(fmt::format("{}: {}{}{}", out.key, name(out.state),
-                                            out.reason.empty() ? "" : ", ", out.reason));
+    if (out.state != PointState::ok) {
+      const auto what =
+          fmt::format("{}{}{}", name(out.state), out.reason.empty() ? "" : ", ", out.reason);
+      auto at = std::find_if(counts.problems.begin(), counts.problems.end(),
+                             [&](const auto& problem) { return problem.first == what; });
+      if (at == counts.problems.end())
+        at = counts.problems.insert(at, {what, std::vector<std::string>()});
+      at->second.push_back(out.key);
+    }
     write(to_line(out));
   }
   return counts;

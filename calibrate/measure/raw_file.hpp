@@ -54,7 +54,8 @@ std::vector<std::string> device_changes(const DeviceFacts& then, const DeviceFac
 /// error. A point that fails is written with its reason and the run goes on.
 struct RunCounts {
   std::map<PointState, std::size_t> states;  // of the points measured now
-  std::vector<std::string> problems;         // "KEY: throttled", for people
+  /// What ails points, for people ("unsupported, no such kernel"), and which: in order.
+  std::vector<std::pair<std::string, std::vector<std::string>>> problems;
   std::size_t already = 0, left = 0;
 };
 RunCounts run_plan(const CalibrationPlan& plan, MeasuringBackEnd& back_end,

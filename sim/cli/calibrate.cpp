@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/measure/box_fit.hpp"
+#include "calibrate/measure/nccl_topology.hpp"
 #include "calibrate/measure/probe.hpp"
 #include "calibrate/measure/ranks.hpp"
 #include "calibrate/measure/verify.hpp"
@@ -46,30 +48,56 @@ Exit say_no_gpu(const std::string& why) {
 // ---- probe ----
 
 struct ProbeOptions {
-  std::string root = "/", gpu = "rtx-pro-6000-server", output;
+  std::string root = "/", gpu = "rtx-pro-6000-server", output, nccl_topology;
 };
 
+// The driver's word against the card's file: one product name covers cards of several clocks.
+void compare_line_rate(const BoxFacts& box, const std::string& id) {
+  const auto gpu = load_gpu_file(id);
+  if (!gpu || !box.driver || box.driver->gpus.empty()) return;
+  const double found = box.driver->gpus[0].line_rate_gb_per_s();
+  const double stated = gpu->memory_bandwidth.count() * 1e-9;
+  if (found > 0 && std::abs(found / stated - 1) > 0.03)
+    fmt::print(stderr,
+               "note: hardware/gpus/{}.yaml says {:.0f} GB/s of memory, this card's clock and bus "
+               "give {:.0f}; tables measured here ('ceiling calibrate run') take care of it\n",
+               gpu->id, stated, found);
+}
+
+Exit dump_topology(std::size_t gpus, const std::string& file) {
+  if (const auto why = dump_nccl_topology(static_cast<int>(gpus), file); !why.empty())
+    return refuse(why, "probe without --nccl-topology needs no NCCL");
+  print_result(
+      fmt::format("NCCL's view of {} GPUs: {}; ceiling import topology reads it\n", gpus, file));
+  return Exit::fine;
+}
+
 Exit probe(const ProbeOptions& o) {
-  const bool here = o.root == "/";
+  const bool here = o.root == "/", wants_nccl = !o.nccl_topology.empty();
   BoxFacts box = read_box(o.root, here ? cpu_hypervisor() : "");
-  std::string no_facts;
+  std::string no_facts, no_gpu;
   if (here) {
-    auto said = ask_nvml("libnvidia-ml.so.1");
-    if (said)
+    if (auto said = ask_nvml("libnvidia-ml.so.1"))
       box.driver = std::move(*said);
     else
       no_facts = said.error();
+  }
+  if (here || wants_nccl) {
+    if (auto found = find_gpus("libcuda.so.1"))
+      box.cuda = std::move(*found);
+    else
+      no_gpu = found.error();
   }
   if (box.gpus.empty())
     return say_no_gpu(fmt::format("no NVIDIA device in {}", (fs::path(o.root) / "sys").string()));
   if (!o.output.empty() && !write_whole(o.output, machine_file_draft(box, o.gpu)))
     return refuse(fmt::format("'{}' cannot be written", o.output));
   print_result(render_box(box));
-  const auto why = here ? no_gpu_reason("libcuda.so.1") : "";
-  if (!why.empty()) return say_no_gpu(why);
+  if (!no_gpu.empty()) return say_no_gpu(no_gpu);
   if (!no_facts.empty())
     fmt::print(stderr, "note: clocks, power and peer access are not known: {}\n", no_facts);
-  return Exit::fine;
+  compare_line_rate(box, o.gpu);
+  return wants_nccl ? dump_topology(box.cuda.size(), o.nccl_topology) : Exit::fine;
 }
 
 std::function<Exit()> setup_probe(CommandLine& line) {
@@ -77,6 +105,8 @@ std::function<Exit()> setup_probe(CommandLine& line) {
   line.add("--root", o->root, "folder that holds sys/ (/)");
   line.add("--gpu", o->gpu, "the card's file in hardware/gpus, for the machine file");
   line.add("-o,--output", o->output, "write a draft of a machine file");
+  line.add("--nccl-topology", o->nccl_topology,
+           "have NCCL write its view of the box to this file too, for ceiling import topology");
   return [o] { return probe(*o); };
 }
 
@@ -256,12 +286,17 @@ Exit run(const RunArguments& o) {
     return refuse(fmt::format("'{}' cannot be written", path),
                   "name a file in a folder that exists and has room; what it holds is kept");
 
-  constexpr std::size_t shown = 10;
-  for (std::size_t i = 0; i < std::min(shown, counts.problems.size()); ++i)
-    fmt::print(stderr, "warning: {}\n", counts.problems[i]);
-  if (counts.problems.size() > shown)
-    fmt::print(stderr, "warning: and {} more; --again measures them anew\n",
-               counts.problems.size() - shown);
+  for (const auto& [what, keys] : counts.problems) {
+    constexpr std::size_t shown = 3;
+    fmt::print(stderr, "warning: {} point{} {}\n", keys.size(), keys.size() == 1 ? "" : "s", what);
+    for (std::size_t i = 0; i < std::min(shown, keys.size()); ++i)
+      fmt::print(stderr, "  {}\n", keys[i]);
+    if (keys.size() > shown) fmt::print(stderr, "  and {} more\n", keys.size() - shown);
+  }
+  if (std::any_of(counts.states.begin(), counts.states.end(), [](const auto& state) {
+        return !fittable(state.first) && state.first != PointState::unsupported;
+      }))
+    fmt::print(stderr, "note: --again measures anew what was disturbed, failed or unverified\n");
   std::string text = fmt::format("{}:", path);
   for (const auto& [state, count] : counts.states)
     text += fmt::format(" {} {},", count, name(state));

@@ -87,3 +87,41 @@ TEST_CASE("without plug-ins there is no GPU to measure on, and the way out is na
   fs::create_symlink(process::fake("nvml"), other.folder.path() / "libceiling_gemm.so");
   check_says(other.measure().err, "libceiling_gemm.so is no plug-in of ceiling");
 }
+
+TEST_CASE("a plug-in whose own library is missing says so in the loader's words") {
+  const FakeBox alone({});
+  const auto orphan = [](const FakeBox& box, const std::string& name) {
+    fs::create_symlink(process::fake("orphan"), box.folder.path() / ("libceiling_" + name + ".so"));
+  };
+  orphan(alone, "attention");
+  const auto o = alone.measure();
+  CHECK(o.code == 3);
+  CHECK(process::lines(o.err).size() == 1);
+  check_says(o.err,
+             "no GPU: the plug-in attention cannot be loaded: libceiling_no_such_library.so.9: "
+             "cannot open shared object file");
+  CHECK(!fs::exists(alone.raw()));
+}
+
+TEST_CASE("probe has NCCL write its view of the box, whole or not at all") {
+  const FakeBox box({"comm"});
+  box.folder.write("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n");
+  box.folder.write("sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n");
+  const auto file = (box.folder.path() / "nccl.xml").string();
+  const std::vector<std::string> words{
+      "calibrate", "probe", "--root", box.folder.path().string(), "--nccl-topology", file};
+  const auto o = process::run(words);
+  INFO(o.err);
+  CHECK(o.code == 0);
+  check_says(o.out, "CUDA device 0: compute capability 12.0, 188 SMs, 128 MiB of L2");
+  check_says(o.out, "NCCL's view of 2 GPUs: " + file);
+  CHECK(process::read_text(file) == "<system version=\"1\"></system>\n");
+  CHECK(!fs::exists(file + ".part"));
+
+  fs::remove(file);
+  const FakeBox none({});
+  const auto refused = process::run(words);
+  CHECK(refused.code == 2);
+  check_says(refused.err, "the plug-in comm is in none of " + none.folder.path().string());
+  CHECK(!fs::exists(file));
+}

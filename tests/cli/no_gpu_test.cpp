@@ -60,6 +60,13 @@ TEST_CASE("a driver that does not start or finds nothing says why") {
 TEST_CASE("a driver with a device is a GPU") {
   const Variable devices("FAKE_DEVICES", "2");
   CHECK(no_gpu_reason(process::fake("driver").c_str()).empty());
+  const auto gpus = find_gpus(process::fake("driver").c_str());
+  REQUIRE(gpus);
+  REQUIRE(gpus->size() == 2);
+  CHECK(gpus->at(0).compute_major == 12);
+  CHECK(gpus->at(0).sm_count == 188);
+  CHECK(gpus->at(0).l2_bytes == 128 << 20);
+  CHECK(gpus->at(1).sm_count == 0);
 }
 
 TEST_CASE("the stub of a CUDA toolkit is not taken for a driver") {

@@ -50,6 +50,9 @@ int nvmlDeviceGetClockInfo(void*, unsigned type, unsigned* out) {
 int nvmlDeviceGetMaxClockInfo(void*, unsigned type, unsigned* out) {
   return *out = type == 1 ? 2430 : 12481, 0;
 }
+int nvmlDeviceGetMemoryBusWidth(void* device, unsigned* out) {
+  return *out = 512, index_of(device) ? not_supported : 0;
+}
 int nvmlDeviceGetEnforcedPowerLimit(void* device, unsigned* out) {
   return *out = 600000, index_of(device) ? not_supported : 0;
 }

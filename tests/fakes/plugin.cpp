@@ -1,6 +1,7 @@
 // A plug-in without a GPU. The words of a point say what happens: `act`, on `rank` ("all": each).
 //   FAKE_FOLDER      gets one file named by each process that opens it
 //   FAKE_JOIN        the rank that refuses to join
+//   NCCL_TOPO_DUMP_FILE  gets a box without GPUs from rank 0 when it joins, as from NCCL
 
 #include <signal.h>
 #include <unistd.h>
@@ -39,6 +40,9 @@ int join(const char* id, int rank, int ranks, PluginText why) {
   const char* refuses = std::getenv("FAKE_JOIN");
   if (refuses && rank == std::atoi(refuses))
     return say(why, "no peer acc\xc3\xa8s"), plugin_unsupported;
+  const char* dump = std::getenv("NCCL_TOPO_DUMP_FILE");
+  if (std::FILE* file = dump && rank == 0 ? std::fopen(dump, "w") : nullptr)
+    std::fputs("<system version=\"1\"></system>\n", file), std::fclose(file);
   return plugin_ok;
 }
 // What `act` asks for in the step "prepare" or "measure"; a state.

@@ -100,9 +100,9 @@ TEST_CASE("a plan keeps to the time of its profile and rotates over three times 
     CHECK(plan.seconds() > seconds / 20);
     for (const auto& p : plan.points) {
       CHECK(p.pool_bytes >= 2 * p.bytes);
-      const auto& kind = p.kernel_class;
-      const bool is_link = kind == "nccl" || kind == "copy" || kind == "launch";
-      if (!is_link) CHECK(p.pool_bytes >= 3 * static_cast<double>(gpu->l2.count()));
+      const std::set<std::string> warm{"nccl", "copy", "launch", "quantise_static", "elementwise"};
+      if (!warm.count(p.kernel_class) || p.source == "stream_copy")
+        CHECK(p.pool_bytes >= 3 * static_cast<double>(gpu->l2.count()));
       CHECK(p.launches >= 8);
       CHECK(p.launches * p.estimate_us >= 200);  // a sample is long for its clock
     }
@@ -169,6 +169,8 @@ TEST_CASE("an outlier is dropped only with an excuse, and only while excuses are
 
 TEST_CASE("a fit of the synthetic card is within 2 % of what the card is made of") {
   const auto plan = plan_of("smoke");
+  std::map<std::string, double> laws;  // of what no shipped table has
+  for (const auto& p : plan.points) laws[p.key()] = p.estimate_us;
   const auto back_end = synthetic();
   const RawFile file = parsed(record(plan, *back_end));
   const auto gpu = load_gpu_file(card);
@@ -185,10 +187,10 @@ TEST_CASE("a fit of the synthetic card is within 2 % of what the card is made of
         if (set.words.count("kernel_source")) words["kernel_source"] = p.kernel_source;
         if (p.kernel_class != name || words != set.words || !fittable(p.state)) continue;
         const auto choice = truth->find(name, "sglang", "", p.words);
-        REQUIRE(choice.set);
         INFO(p.key);
-        CHECK(set.predict(p.x.data()).us ==
-              Approx(choice.set->predict_cold(p.x.data()).us).epsilon(0.02));
+        REQUIRE((choice.set || p.kernel_class == "elementwise"));
+        const double us = choice.set ? choice.set->predict_cold(p.x.data()).us : laws.at(p.key);
+        CHECK(set.predict(p.x.data()).us == Approx(us).epsilon(0.02));
         ++compared;
       }
     }

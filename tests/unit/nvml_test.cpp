@@ -17,6 +17,8 @@ TEST_CASE("the driver's facts are read, and what it does not say stays unknown")
   CHECK(g.sm_clock_max_mhz == 2430);
   CHECK(g.memory_clock_mhz == 405);
   CHECK(g.memory_clock_max_mhz == 12481);
+  // 12,481 MHz x 2 x 64 bytes: the server card, where the workstation's 14,001 MHz give 1,792
+  CHECK(g.line_rate_gb_per_s() == Approx(1597.568));
   CHECK(g.power_limit_mw == 600000);
   CHECK(g.memory_bytes == 97887ULL << 20);
   CHECK(g.link_gen == 1);
@@ -26,6 +28,7 @@ TEST_CASE("the driver's facts are read, and what it does not say stays unknown")
   CHECK(g.virtualization == "passed through to this guest");
   CHECK(g.processes.size() == 5);
   CHECK(facts->gpus[1].power_limit_mw == 0);
+  CHECK(facts->gpus[1].line_rate_gb_per_s() == 0);
   CHECK_FALSE(facts->gpus[1].processes_are_known);
   CHECK(facts->ancestor == std::vector<std::vector<std::string>>{{"X", "PHB"}, {"PHB", "X"}});
   CHECK(facts->peer == std::vector<std::vector<std::string>>{{"X", "NS"}, {"CNS", "X"}});
@@ -42,6 +45,7 @@ TEST_CASE("what the driver says stands in probe's report and decides peer access
         "  GPU0  0000:1a:00.0  NVIDIA RTX PRO 6000 Blackwell Server Edition\n"
         "        97887 MiB, power limit 600 W\n"
         "        SM 210 of 2430 MHz, memory 405 of 12481 MHz, PCIe 1 x16 of 5 x? now\n"
+        "        memory of 512 bits, 1598 GB/s at its highest clock\n"
         "        passed through to this guest\n"
         "        in use: 4194305, 4194306, 4194307 and 2 more\n"
         "  GPU1  0000:1b:00.0  NVIDIA RTX PRO 6000 Blackwell Server Edition\n"

@@ -1,6 +1,5 @@
 // Small kernels, all of them bytes at a rate: quantisers under the class of static scales, alone
-// and fused with what comes before them; and, under a class `elementwise` that no table has yet,
-// activation, gather and copy.
+// and fused with what comes before them; activation, gather and copy under `elementwise`.
 
 #include <algorithm>
 
@@ -182,12 +181,10 @@ const Registered<KernelSource> b("quantise_static rms_norm_nvfp4", {make<Work::r
 const Registered<KernelSource> c("quantise_static silu_mul_nvfp4", {make<Work::silu_mul_quantise>});
 const Registered<KernelSource> d("elementwise silu_mul", {make<Work::silu_mul>});
 const Registered<KernelSource> e("elementwise gather", {make<Work::gather>});
-// Axis: bytes copied (as many are written as read).
-const Registered<KernelSource> f("elementwise stream_copy",
-                                 {[](const MeasuredPoint& p, const Device&) {
-                                   return std::unique_ptr<MeasuredKernel>(
-                                       std::make_unique<StreamCopy>(
-                                           static_cast<std::size_t>(p.size(0)), p.pool_bytes));
-                                 }});
+const Registered<KernelSource> f(
+    "elementwise stream_copy", {[](const MeasuredPoint& p, const Device&) {
+      return std::unique_ptr<MeasuredKernel>(std::make_unique<StreamCopy>(
+          static_cast<std::size_t>(p.size(0) * p.size(1) * 2), p.pool_bytes));
+    }});
 
 }  // namespace
