@@ -5,6 +5,7 @@
 // Leaves out: how many layers own an indexer (a build says so).
 
 #include <algorithm>
+#include <cmath>
 
 #include "models/cost/kernel_class.hpp"
 
@@ -89,7 +90,7 @@ const Registered<KernelClass> b("context_dsa_module",
                                  context,
                                  no_bound});
 
-// The pieces: start-up, a rate per attended pair and one per scored pair.
+// The attention core: start-up, a rate per attended pair and one per scored pair.
 enum { piece_start, per_scored, per_attended, per_row };
 
 double piece(const LawContext&, const double* p, const double* x) {
@@ -104,6 +105,25 @@ std::vector<LawParameter> piece_parameters() {
           {"scored_ns_per_1000_pairs", 10, 1e-4, 10000},
           {"attended_ns_per_1000_pairs", 10, 1e-4, 100000},
           {"per_row_ns", 1, 1e-4, 10000}};
+}
+
+// Indexer and top-k: a block walks all keys for `queries` rows, so time goes up in waves of that
+// many rows an SM; pairs beside it are what does not wait for a block.
+enum { walk_start, walk_per_scored, wave, per_key };
+
+template <int queries>
+double walk(const LawContext& c, const double* p, const double* x) {
+  const double batch = x[0], tokens = x[1], past = x[2];
+  const double waves = std::ceil(batch * tokens / (queries * c.sms));
+  return p[walk_start] + p[walk_per_scored] * 1e-6 * batch * pairs(tokens, past) +
+         waves * (p[wave] + p[per_key] * 1e-3 * (past + (tokens + 1) / 2));
+}
+
+std::vector<LawParameter> walk_parameters() {
+  return {{"start_us", 4, 0.5, 500},
+          {"scored_ns_per_1000_pairs", 3, 1e-4, 10000},
+          {"wave_us", 2, 1e-3, 100},
+          {"per_key_ns", 1, 1e-3, 100}};
 }
 
 LawContext piece_context(const GpuSpec& gpu, const std::map<std::string, std::string>&) {
@@ -127,18 +147,18 @@ const Registered<KernelClass> e("dsa_indexer", {"indexer logits of GLM-5",
                                                 piece_words,
                                                 piece_axes,
                                                 2,
-                                                piece_parameters(),
+                                                walk_parameters(),
                                                 piece_context,
-                                                piece,
+                                                walk<4>,
                                                 no_bound});
 const Registered<KernelClass> f("dsa_top_k", {"top-k of the indexer's scores",
                                               {"glm5_topk_module"},
                                               {"op_name", "kernel_source", "score_mode"},
                                               piece_axes,
                                               2,
-                                              piece_parameters(),
+                                              walk_parameters(),
                                               piece_context,
-                                              piece,
+                                              walk<1>,
                                               no_bound});
 
 }  // namespace
