@@ -34,12 +34,11 @@ std::string data_folder() {
   if (const char* given = std::getenv("CEILING_DATA"); given && *given) return given;
   std::error_code code;
   const fs::path binary = fs::read_symlink("/proc/self/exe", code);
-  if (!binary.empty()) {
-    const fs::path installed = binary.parent_path().parent_path() / "share" / "ceiling";
-    if (holds_data(installed)) return installed.string();
-    for (fs::path p = binary.parent_path(); p.has_relative_path(); p = p.parent_path())
+  const fs::path installed = binary.parent_path().parent_path() / "share" / "ceiling";
+  if (holds_data(installed)) return installed.string();
+  for (const fs::path& from : {binary.parent_path(), fs::current_path(code)})
+    for (fs::path p = from; p.has_relative_path(); p = p.parent_path())
       if (holds_data(p)) return p.string();
-  }
   return {};
 }
 
@@ -72,6 +71,7 @@ Expected<std::string> find_data_file(const std::string& folder, const std::strin
 
 std::vector<std::string> data_names(const std::string& folder) {
   std::vector<std::string> out;
+  if (data_folder().empty()) return out;
   std::error_code code;
   for (const auto& entry : fs::directory_iterator(fs::path(data_folder()) / folder, code))
     if (entry.path().extension() == ".yaml") out.push_back(entry.path().stem().string());

@@ -487,6 +487,22 @@ TEST_CASE("compare shows each change alone and all of them together") {
                              .at("output_throughput"));
 }
 
+TEST_CASE("the data are found from a folder of the project, and missed with one reason elsewhere") {
+  // a program away from the project, as when it is installed or built elsewhere
+  const process::TemporaryFolder away;
+  std::filesystem::copy_file(process::binary(), away.path() / "ceiling");
+  const process::Variable binary("CEILING_BINARY", (away.path() / "ceiling").string()),
+      data("CEILING_DATA", "");
+  const auto within = process::source_root() / "scenarios" / "seed";
+  CHECK(process::run_in(within, {"run", "64-at-16.yaml", "--dry-run"}).code == 0);
+  const auto scenario = (within / "64-at-16.yaml").string();
+  const Outcome nowhere = process::run_in(away.path(), {"run", scenario});
+  CHECK(nowhere.code == 2);
+  CHECK(contains(nowhere.err, "no data folder found while looking for '8x-rtx-pro-6000-kvm'"));
+  CHECK(contains(nowhere.err, "no data folder found while looking for 'glm-5-nvfp4'"));
+  CHECK(contains(nowhere.err, "set CEILING_DATA to the folder"));
+}
+
 TEST_CASE("compare takes several scenario files") {
   const Json j =
       json_of(run({"compare", home, "scenarios/seed/64-at-16.yaml", "--format", "json"}));

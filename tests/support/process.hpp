@@ -95,11 +95,11 @@ inline std::string quoted(const std::string& word) {
   return out + "'";
 }
 
-/// Runs the program from the project's root, so that "scenarios/..." is found.
-inline Outcome run(const std::vector<std::string>& arguments) {
+/// Runs the program in `where`.
+inline Outcome run_in(const fs::path& where, const std::vector<std::string>& arguments) {
   const TemporaryFolder folder;
   const fs::path err = folder.path() / "stderr";
-  std::string command = "cd " + quoted(source_root().string()) + " && " + quoted(binary().string());
+  std::string command = "cd " + quoted(where.string()) + " && " + quoted(binary().string());
   for (const auto& a : arguments) command += " " + quoted(a);
   command += " 2>" + quoted(err.string()) + " </dev/null";
   FILE* pipe = popen(command.c_str(), "r");
@@ -112,6 +112,11 @@ inline Outcome run(const std::vector<std::string>& arguments) {
   o.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   o.err = read_text(err);
   return o;
+}
+
+/// Runs it from the project's root, so that "scenarios/..." is found.
+inline Outcome run(const std::vector<std::string>& arguments) {
+  return run_in(source_root(), arguments);
 }
 
 inline std::vector<std::string> lines(const std::string& text) {
