@@ -24,25 +24,35 @@ const double* RaggedGrid::find(const Index& at) const {
   return it == known_.end() ? nullptr : &it->second;
 }
 
-// The nearest known points on both sides, at most two steps away.
-std::optional<RaggedGrid::Neighbours> RaggedGrid::around(const Index& at, std::size_t axis) const {
-  if (kind_.axes[axis].between == Between::nearest) return {};
-  Neighbours n;
-  const int i = at[axis], size = static_cast<int>(values_[axis].size());
+std::vector<int> RaggedGrid::beside(const Index& at, std::size_t axis) const {
+  std::vector<int> out;
+  if (kind_.axes[axis].between == Between::nearest) return out;
   Index probe = at;
-  for (int step = 1; step <= 2 && n.below < 0 && i - step >= 0; ++step) {
-    probe[axis] = i - step;
-    if (find(probe)) n.below = i - step;
-  }
-  for (int step = 1; step <= 2 && n.above < 0 && i + step < size; ++step) {
-    probe[axis] = i + step;
-    if (find(probe)) n.above = i + step;
-  }
-  if (n.below < 0 || n.above < 0) return {};
+  for (const int side : {-1, 1})
+    for (int step = 1; step <= 2; ++step) {
+      probe[axis] = at[axis] + side * step;
+      if (probe[axis] < 0 || probe[axis] >= static_cast<int>(values_[axis].size())) break;
+      if (!find(probe)) continue;
+      out.push_back(probe[axis]);
+      break;
+    }
+  return out;
+}
+
+std::optional<RaggedGrid::Neighbours> RaggedGrid::around(const Index& at, std::size_t axis) const {
+  const auto both = beside(at, axis);
+  if (both.size() < 2) return {};
   const auto& place = places_[axis];
   const auto p = [&](int k) { return place[static_cast<std::size_t>(k)]; };
-  n.weight = (p(i) - p(n.below)) / (p(n.above) - p(n.below));
-  return n;
+  return Neighbours{both[0], both[1], (p(at[axis]) - p(both[0])) / (p(both[1]) - p(both[0]))};
+}
+
+std::optional<double> RaggedGrid::rise(Index at, std::size_t axis, int from) const {
+  const double* here = find(at);
+  at[axis] = from;
+  const double* there = find(at);
+  if (!here || !there) return {};
+  return *here - *there;
 }
 
 std::optional<double> RaggedGrid::along(const Index& at, std::size_t axis) const {
@@ -75,6 +85,7 @@ std::optional<RaggedGrid::Index> RaggedGrid::index(const Coordinates& x) const {
 
 std::optional<double> RaggedGrid::apply(const Estimator& e, const Index& at) const {
   if (e.kind == 0) return along(at, e.a);
+  if (e.kind >= 7) return carried(e, at);
   const auto n = around(at, e.a);
   if (!n) return {};
   if (e.kind == 1) {  // a cubic through two known points on either side
@@ -162,6 +173,38 @@ std::optional<double> RaggedGrid::apply(const Estimator& e, const Index& at) con
   return std::clamp(x + y - corners, std::min(x, y) - 0.3, std::max(x, y) + 0.3);
 }
 
+std::optional<double> RaggedGrid::carried(const Estimator& e, const Index& at) const {
+  double sum = 0;
+  int found = 0;
+  for (const int from : beside(at, e.a)) {
+    Index known = at;
+    known[e.a] = from;
+    const auto add = [&](const std::optional<double>& step) {
+      if (!step) return;
+      sum += *find(known) + *step;
+      ++found;
+    };
+    if (e.kind == 7) {
+      for (const int near : beside(known, e.b)) {
+        Index neighbour = at;
+        neighbour[e.b] = near;
+        add(rise(neighbour, e.a, from));
+      }
+      continue;
+    }
+    Coordinates x{}, y{};
+    for (std::size_t a = 0; a < values_.size(); ++a) {
+      x[a] = values_[a][static_cast<std::size_t>(at[a])];
+      y[a] = values_[a][static_cast<std::size_t>(known[a])];
+    }
+    const RaggedGrid& other = *siblings_[e.b];
+    const auto there = other.index(x), start = other.index(y);
+    if (there && start) add(other.rise(*there, e.a, (*start)[e.a]));
+  }
+  if (found == 0) return {};
+  return sum / found;
+}
+
 void RaggedGrid::learn() {
   const std::size_t axes = values_.size();
   for (std::size_t a = 0; a < axes; ++a) {
@@ -176,11 +219,15 @@ void RaggedGrid::learn() {
     if (kind_.axes[a].between == Between::nearest) continue;
     estimators_.push_back({0, a, 0, 0});
     estimators_.push_back({1, a, 0, 0});
-    for (std::size_t b = 0; b < siblings_.size(); ++b) estimators_.push_back({6, a, b, 0});
+    for (std::size_t b = 0; b < siblings_.size(); ++b) {
+      estimators_.push_back({6, a, b, 0});
+      estimators_.push_back({8, a, b, 0});
+    }
     for (std::size_t b = 0; b < axes; ++b)
       if (b != a && kind_.axes[b].between == Between::interpolate) {
         estimators_.push_back({4, a, b, 0});
         estimators_.push_back({5, a, b, 0});
+        if (a + 1 == axes) estimators_.push_back({7, a, b, 0});
       }
     for (std::size_t b = a + 1; b < axes; ++b)
       if (kind_.axes[b].between == Between::interpolate) {
@@ -212,11 +259,13 @@ std::optional<double> RaggedGrid::estimate(const Coordinates& x) const {
   const auto place = index(x);
   if (!place) return {};  // not on the grid
   const Index& at = *place;
-  // the weighted median of the best few: at a cliff some of them look across it
+  // The weighted median of the best few: at a cliff some of them look across it. Siblings show the
+  // cliff, so with them more may speak.
+  const std::size_t voices = siblings_.empty() ? 6 : 14;
   std::vector<std::pair<double, double>> votes;
   double weights = 0;
   for (const auto& e : estimators_) {
-    if (votes.size() == 6) break;
+    if (votes.size() == voices) break;
     if (const auto got = apply(e, at)) {
       votes.emplace_back(*got, 1 / e.error);
       weights += votes.back().second;

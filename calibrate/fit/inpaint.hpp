@@ -21,7 +21,7 @@ class RaggedGrid {
   void add_sibling(const RaggedGrid& sibling) { siblings_.push_back(&sibling); }
   /// Fixes the axes and ranks the estimators; call once, after the last `add`.
   void learn();
-  /// An estimate of the ratio from neighbours on both sides; nothing where there are none.
+  /// An estimate of the ratio from its neighbours; nothing where there are none.
   std::optional<double> estimate(const Coordinates& x) const;
   const std::vector<std::vector<double>>& axes() const { return values_; }
 
@@ -36,6 +36,8 @@ class RaggedGrid {
                // 3: along the diagonal of equal a x b
                // 4, 5: along a, bent as the neighbour below, above along b
                // 6: along a, bent as sibling b
+               // 7: from the nearest point along a, by the step that the neighbours along b make
+               // 8: the same with the step of sibling b; both reach the ends of a curve
     std::size_t a, b;
     double error;
   };
@@ -44,7 +46,12 @@ class RaggedGrid {
   std::optional<Neighbours> around(const Index& at, std::size_t axis) const;
   std::optional<double> apply(const Estimator& estimator, const Index& at) const;
   std::optional<double> along(const Index& at, std::size_t axis) const;
+  std::optional<double> carried(const Estimator& estimator, const Index& at) const;
 
+  /// The points next to it along `axis` that are known, one on each side at most two steps away.
+  std::vector<int> beside(const Index& at, std::size_t axis) const;
+  /// By how much this grid rises from position `from` along `axis` to the point.
+  std::optional<double> rise(Index at, std::size_t axis, int from) const;
   /// How far the point lies off the line between its neighbours along `axis`, in this grid.
   std::optional<double> bend(const Index& at, std::size_t axis) const;
   std::optional<Index> index(const Coordinates& x) const;

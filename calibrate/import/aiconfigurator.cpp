@@ -55,6 +55,12 @@ struct Stated {
   std::string name;    // of the table, from the manifest's folder
 };
 
+// A table is the same one when it was unpacked.
+std::string unpacked(std::string name) {
+  if (name.ends_with(".gz")) name.resize(name.size() - 3);
+  return name;
+}
+
 // The nearest manifest beside or above the file that lists it.
 Expected<Stated> manifest_of(const std::string& path) {
   Stated out;
@@ -69,7 +75,7 @@ Expected<Stated> manifest_of(const std::string& path) {
         const auto json = nlohmann::json::parse(in);
         const std::string key = file.lexically_relative(folder).generic_string();
         for (const auto& entry : json.at("files")) {
-          if (entry.at("file") != key) continue;
+          if (unpacked(entry.at("file")) != unpacked(key)) continue;
           out.name = key;
           if (const auto slash = key.find('/'); slash != std::string::npos)
             out.gpu = key.substr(0, slash);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -104,9 +105,13 @@ Exit fit(const Options& o) {
   progress("");
   if (!errors.empty()) return report_errors(errors);
 
-  // The tightest tables that fit the size; only those are cross-validated.
+  // The tightest tables that fit the size; only those are cross-validated. What takes less than a
+  // hundredth of it is never thinned: little would be won.
   KernelFitOptions options;
   options.whole_curves = o.whole_curves;
+  const double size = o.size_mb * 0.999e6;
+  double tolerance = 0;
+  std::set<std::string> small;
   std::map<std::string, std::vector<KernelSet>> by_class;
   std::map<std::string, Line> lines;
   std::map<std::string, std::string> texts;
@@ -119,6 +124,7 @@ Exit fit(const Options& o) {
       if (interrupted()) return std::size_t{0};
       progress(fmt::format("{} {}/{} {} {} {}", judge ? "judging" : "fitting", ++done, rows.size(),
                            set.kernel_class, set.engine, set.version));
+      options.shape_tolerance = small.count(set.kernel_class) ? 0 : tolerance;
       std::vector<double> cross;
       by_class[set.kernel_class].push_back(
           fit_kernel_set(set, *gpu, options, &cross, siblings_of(set, rows)));
@@ -136,9 +142,11 @@ Exit fit(const Options& o) {
     }
     return bytes;
   };
-  for (const double tolerance : {0.0, 0.02, 0.03, 0.04, 0.06, 0.09}) {
-    options.shape_tolerance = tolerance;
-    if (static_cast<double>(fit_all(false)) <= o.size_mb * 0.999e6) break;
+  for (const double next : {0.0, 0.02, 0.03, 0.04, 0.06, 0.09}) {
+    tolerance = next;
+    if (static_cast<double>(fit_all(false)) <= size) break;
+    for (const auto& [name, text] : texts)
+      if (static_cast<double>(text.size()) < size / 100) small.insert(name);
   }
   fit_all(true);
   progress("");
@@ -156,9 +164,9 @@ Exit fit(const Options& o) {
   for (const auto& [name, text] : texts) bytes += text.size();
   report +=
       fmt::format("\n  {:.2f} MB in {} files", static_cast<double>(bytes) / 1e6, texts.size());
-  if (options.shape_tolerance > 0)
+  if (tolerance > 0)
     report += fmt::format("; shapes that neighbours give within {} are left out to keep it small",
-                          percent(options.shape_tolerance));
+                          percent(tolerance));
   report += "\n";
   for (const auto& [reason, count] : left_out)
     report += fmt::format("  {} rows left out: {}\n", count, reason);

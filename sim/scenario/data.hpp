@@ -6,8 +6,8 @@
 #include "sim/base/settings.hpp"
 
 /// The folder with hardware/, models/ and scenarios/: $CEILING_DATA, ../share/ceiling beside the
-/// binary, or the first folder above the binary or above the working folder that has them. Empty when
-/// there is none.
+/// binary, or the first folder above the binary or above the working folder that has them. Empty
+/// when there is none.
 std::string data_folder();
 
 /// A file by name in a folder of the data ("hardware/machines", "8x-rtx-pro-6000-kvm") or by path:

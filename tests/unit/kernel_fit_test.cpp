@@ -210,16 +210,25 @@ TEST_CASE("a hole on a cliff along equal products is filled by the diagonal") {
     }
 }
 
-TEST_CASE("nothing is made up at the rim of a grid or off it") {
+TEST_CASE("the end of a curve steps as its neighbours do, and nothing is made up off the grid") {
+  // another kernel at the first length, which takes twice the time
   const tiny::Grid grid{{16}, tiny::powers(0, 8), tiny::powers(4, 14)};
   RaggedGrid ragged(*KernelClasses::find("generation_mla"));
   tiny::for_each_point(grid, 3, [&](const Coordinates& x) {
-    if (x[1] > 1 || x[2] > 16) ragged.add(x, 1);
+    if (x[1] > 1 || x[2] > 16) ragged.add(x, x[2] > 16 ? 1 : 2);
   });
   ragged.learn();
-  CHECK_FALSE(ragged.estimate({16, 1, 16}));
+  REQUIRE(ragged.estimate({16, 1, 16}));
+  CHECK(*ragged.estimate({16, 1, 16}) == Approx(2));
   CHECK_FALSE(ragged.estimate({16, 3, 64}));
   CHECK_FALSE(ragged.estimate({32, 4, 64}));
+  // a whole curve at the rim has no point to step from
+  RaggedGrid without(*KernelClasses::find("generation_mla"));
+  tiny::for_each_point({{16, 32}, tiny::powers(0, 3), {16, 32, 64}}, 3, [&](const Coordinates& x) {
+    if (x[0] < 32 || x[1] > 1) without.add(x, 1);
+  });
+  without.learn();
+  CHECK_FALSE(without.estimate({32, 1, 32}));
 }
 
 // ---- the table ----

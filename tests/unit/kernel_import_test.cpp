@@ -169,7 +169,7 @@ TEST_CASE("constants of the manifest stand in for columns; what nobody states st
   const TemporaryFolder folder;
   folder.write("manifest.json",
                R"({"repo": "https://host/some/repo", "commit": "0123456789abcdef", "files": [
-                   {"file": "h200_sxm/moe__vllm_0.19.0.csv", "constants":
+                   {"file": "h200_sxm/moe__vllm_0.19.0.csv.gz", "constants":
                      {"moe_dtype": "fp8", "topk": 8, "num_experts": 64, "moe_ep_size": 1}}]})");
   const auto path = folder.write("h200_sxm/moe__vllm_0.19.0.csv",
                                  "num_tokens,hidden_size,inter_size,moe_tp_size,distribution,"
