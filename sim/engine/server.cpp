@@ -67,7 +67,7 @@ bool Server::run(Load& load) {
   BatchPlan plan;
   while (now_ < last_moment) {
     deliver(now_, [this](TimePoint) { return now_; });
-    if (hold_ && jump()) {
+    if (hold_ && settled_ && jump()) {
       ++counts_.jumps;
       continue;
     }
@@ -76,6 +76,7 @@ bool Server::run(Load& load) {
     if (hold_ && repeats_decode()) {
       grow_running();
       plan.decode = true;
+      setup_.scheduler->on_repeat();
     } else {
       hold_.reset();
       ask_scheduler(plan);
@@ -83,10 +84,8 @@ bool Server::run(Load& load) {
     }
     if (!plan.idle()) {
       idle_told_ = false;
-      if (hold_) {
-        SIM_ASSERT(plan.decode && plan.extend.empty());
-        --hold_->passes;
-      }
+      settled_ = hold_ && plan.extend.empty();
+      if (hold_) --hold_->passes;
       std::unique_ptr<Pass> pass = spare_pass();
       apply(plan, *pass);
       const TimePoint host_free = launch(*pass);
@@ -416,7 +415,7 @@ void Server::token_made(Request& r, TimePoint at_client) {
 
 void Server::finish(Request& r, TimePoint at_client) {
   SIM_ASSERT(r.generated == r.output && r.last_token == at_client);
-  hold_.reset();
+  somebody_left();
   if (r.state == Request::State::waiting) {  // its last token came after it had been retracted
     const auto at = std::find(waiting_.begin(), waiting_.end(), &r);
     SIM_ASSERT(at != waiting_.end());

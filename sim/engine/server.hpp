@@ -109,6 +109,10 @@ class Server : protected KvLedger {
 
   Request& get(RequestId id) { return *slots_[static_cast<std::size_t>(id)]; }
   void finish(Request& request, TimePoint at_client);
+  void somebody_left() {
+    settled_ = false;
+    if (hold_ && hold_->on_leave) hold_.reset();
+  }
   /// One more token of a request that is followed by itself.
   void token_made(Request& request, TimePoint at_client);
   void publish_prompt(Request& request);
@@ -154,7 +158,10 @@ class Server : protected KvLedger {
   TimePoint now_;
   TimePoint gpu_free_;
   std::vector<std::unique_ptr<Pass>> in_flight_;  // at most loop_depth, the oldest first
-  std::optional<Hold> hold_;  // of the last plan, while nothing has happened since
+  std::optional<Hold> hold_;  // of the last plan, while nothing has happened that ends it
+  // A decode pass was chosen under it since somebody last left. Jumps begin behind such a pass
+  // alone: so where runs of gaps begin, and how their sums round, is not for holds to say.
+  bool settled_ = false;
 
  private:
   Request& new_request();

@@ -293,7 +293,7 @@ class SumsServer final : public Server {
       pass.finishing.push_back({&r, r.serial, r.retractions, true});
       if (rules_.skips_finished && r.output == r.max_new) {
         stop_decoding(u);
-        hold_.reset();  // which is of everybody who decodes
+        somebody_left();
       }
     }
   }
@@ -568,6 +568,7 @@ class SumsServer final : public Server {
     counts_.decode_passes += n;
     counts_.tokens_made += n * decoding_;
     hold_->passes -= n;
+    setup_.scheduler->on_repeat();
     next.decode_number = launched_;
     next.number = counts_.passes;
     next.record.free_pages = cache_->available();

@@ -37,6 +37,8 @@ std::int64_t rounded_up(std::int64_t kv_max) {
   return kv_max == from ? from : to;
 }
 
+constexpr std::size_t prompts_known = 4096;  // of a kernel
+
 std::uint64_t mix(std::uint64_t h, std::int64_t x) {
   h = (h ^ static_cast<std::uint64_t>(x)) * 0x9e3779b97f4a7c15ULL;
   return h ^ (h >> 29);
@@ -53,7 +55,6 @@ bool on_a_line(const PassShape& pass, bool captured) {
 PriceList::PriceList(const StepModel& step)
     : step_(step), launch_{step.graph_launch(false), step.graph_launch(true)} {
   const auto& blocks = step.graph().blocks;
-  std::vector<Segment> segments;
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     Block block;
     block.repeat = blocks[b].repeat;
@@ -65,41 +66,42 @@ PriceList::PriceList(const StepModel& step)
         if (const auto* mla = std::get_if<MlaOp>(&ops[i].work)) v.capped = mla->top_k > 0;
         v.on_max = std::holds_alternative<IndexerOp>(ops[i].work);
         on_max_ |= v.on_max;
-        block.parts.push_back({-1, static_cast<int>(varying_.size())});
+        v.prompts.resize(prompts_known);
+        block.parts.push_back({Part::Kind::varying, varying_.size()});
         varying_.push_back(std::move(v));
         ++i;
         continue;
       }
-      Segment s;
-      s.block = b;
-      s.first = i;
-      s.by_rows = by_rows(ops[i]);
-      while (i < ops.size() && !varies(ops[i]) && by_rows(ops[i]) == s.by_rows) ++i;
-      s.last = i;
-      block.parts.push_back({static_cast<int>(segments.size()), -1});
-      segments.push_back(std::move(s));
+      const bool rows = by_rows(ops[i]);
+      const std::size_t first = i;
+      while (i < ops.size() && !varies(ops[i]) && by_rows(ops[i]) == rows) ++i;
+      block.parts.push_back(
+          {rows ? Part::Kind::by_rows : Part::Kind::by_tokens, segments_[rows].size()});
+      segments_[rows].push_back({b, first, i});
     }
     blocks_.push_back(std::move(block));
   }
-  segments_[0] = segments;
-  segments_[1] = std::move(segments);
   times_.resize(varying_.size());
   repeats_.resize(varying_.size());
   for (const Block& block : blocks_)
     for (const Part& part : block.parts)
-      if (part.varying >= 0) repeats_[static_cast<std::size_t>(part.varying)] = block.repeat;
+      if (part.kind == Part::Kind::varying) repeats_[part.index] = block.repeat;
 }
 
-const Timeline& PriceList::fixed(Segment& s, const PassShape& pass, bool captured) {
-  const std::int64_t rows = s.by_rows ? pass.heads_rows : pass.tokens();
-  const auto at = static_cast<std::size_t>(rows);
+// Every segment of that kind, in order.
+const Timeline* PriceList::fixed(bool by_rows, const PassShape& pass, bool captured) {
+  const auto rows = static_cast<std::size_t>(by_rows ? pass.heads_rows : pass.tokens());
   constexpr std::size_t page_size = 64;
-  if (s.known.size() <= at / page_size) s.known.resize(at / page_size + 1);
-  auto& page = s.known[at / page_size];
+  Fixed& pages = fixed_[captured][by_rows];
+  if (pages.size() <= rows / page_size) pages.resize(rows / page_size + 1);
+  auto& page = pages[rows / page_size];
   if (page.empty()) page.resize(page_size);
-  auto& known = page[at % page_size];
-  if (!known) known = step_.stretch(step_.graph().blocks[s.block], s.first, s.last, pass, captured);
-  return *known;
+  auto& known = page[rows % page_size];
+  if (known.empty())
+    for (const Segment& s : segments_[by_rows])
+      known.push_back(
+          step_.stretch(step_.graph().blocks[s.block], s.first, s.last, pass, captured));
+  return known.data();
 }
 
 Duration PriceList::captured_fixed(bool by_rows, const PassShape& pass) {
@@ -109,11 +111,8 @@ Duration PriceList::captured_fixed(bool by_rows, const PassShape& pass) {
   auto& known = all[at];
   if (!known) {
     known = Duration();
-    for (const Block& block : blocks_)
-      for (const Part& part : block.parts)
-        if (part.segment >= 0)
-          if (auto& s = segments_[1][static_cast<std::size_t>(part.segment)]; s.by_rows == by_rows)
-            *known += block.repeat * fixed(s, pass, true).device;
+    const Timeline* each = fixed(by_rows, pass, true);
+    for (const Segment& s : segments_[by_rows]) *known += blocks_[s.block].repeat * each++->device;
   }
   return *known;
 }
@@ -170,16 +169,16 @@ Duration PriceList::varying(Varying& v, const PassShape& pass) {
     for (const std::int64_t x : {pass.extend_tokens, pass.extend_tokens_max, pass.extend_pairs,
                                  pass.extend_pairs_capped, v.on_max ? pass.kv_max : 0})
       key = mix(key, x);
-    constexpr std::size_t prompts_most = 65'536;  // where every prompt is another
-    if (v.prompts.size() == prompts_most) v.prompts.clear();
-    const auto [it, fresh] = v.prompts.try_emplace(key);
-    if (fresh) {
+    key |= 1;  // 0: nothing known yet
+    auto& [known, time] = v.prompts[key >> 32 & (prompts_known - 1)];
+    if (known != key) {
       PassShape prompts = pass;
       prompts.decode_sequences = prompts.decode_kv_tokens = prompts.decode_kv_tokens_capped = 0;
       const LayerBlock none;
-      it->second = step_.time(*v.op, none, prompts);
+      time = step_.time(*v.op, none, prompts);
+      known = key;
     }
-    out += it->second;
+    out += time;
   }
   return out;
 }
@@ -194,16 +193,13 @@ Timeline PriceList::compose(const PassShape& pass, bool captured,
     device += step_.residual(pass);
     return whole.then({Duration(), device, device});
   }
+  const Timeline* of_kind[] = {fixed(false, pass, captured), fixed(true, pass, captured)};
   for (const Block& block : blocks_) {
     Timeline layer;
     for (const Part& part : block.parts)
-      if (part.segment >= 0) {
-        layer = layer.then(
-            fixed(segments_[captured][static_cast<std::size_t>(part.segment)], pass, captured));
-      } else {
-        const auto i = static_cast<std::size_t>(part.varying);
-        layer = layer.then(step_.issued(*varying_[i].op, times[i], captured));
-      }
+      layer = layer.then(part.kind == Part::Kind::varying
+                             ? step_.issued(*varying_[part.index].op, times[part.index], captured)
+                             : of_kind[part.kind == Part::Kind::by_rows][part.index]);
     whole = whole.then(layer.repeated(block.repeat));
   }
   const Duration beside = step_.residual(pass);

@@ -36,11 +36,11 @@ class PriceList {
   /// Operators between two whose time depends on KV lengths, of one kind of row.
   struct Segment {
     std::size_t block = 0, first = 0, last = 0;  // operators [first, last)
-    bool by_rows = false;                        // of sequences with logits, not of tokens
-    // By rows, in pages that are made when they are first asked for: of the thousands of sizes that
-    // prompts may have a run meets few.
-    std::vector<std::vector<std::optional<Timeline>>> known;
   };
+  /// All segments of one kind of row, each priced, by the number of rows: in pages that are made
+  /// when they are first asked for, as of the thousands of sizes that prompts may have a run meets
+  /// few.
+  using Fixed = std::vector<std::vector<std::vector<Timeline>>>;
   struct Piece {
     std::int64_t from = 0, to = 0;  // [from, to) of the argument
     std::int64_t price = 0, slope = 0;
@@ -54,10 +54,12 @@ class PriceList {
     bool on_max = false;        // depends on the longest sequence
     std::vector<Piece> latest;  // of `pieces`, by sequences
     std::unordered_map<std::uint64_t, std::pair<std::int64_t, std::int64_t>> pieces;
-    std::unordered_map<std::uint64_t, Duration> prompts;  // of extend parts, by their sums
+    // Of extend parts, by a hash of their sums; a new one takes the place of an old one.
+    std::vector<std::pair<std::uint64_t, Duration>> prompts;
   };
   struct Part {
-    int segment = -1, varying = -1;
+    enum class Kind { by_tokens, by_rows, varying } kind;
+    std::size_t index;  // among those of its kind
   };
   struct Block {
     int repeat = 1;
@@ -81,7 +83,7 @@ class PriceList {
   Duration captured_fixed(bool by_rows, const PassShape& pass);
   const Line& line(const PassShape& pass);
   Line new_line(const PassShape& pass);
-  const Timeline& fixed(Segment& segment, const PassShape& pass, bool captured);
+  const Timeline* fixed(bool by_rows, const PassShape& pass, bool captured);
   const Piece& decode_piece(Varying& v, std::int64_t batch, std::int64_t argument,
                             std::int64_t kv_max);
   Piece new_piece(Varying& v, std::int64_t batch, std::int64_t argument, std::int64_t kv_max);
@@ -90,7 +92,8 @@ class PriceList {
 
   const StepModel& step_;
   const Timeline launch_[2];          // eager, captured
-  std::vector<Segment> segments_[2];  // eager, captured
+  std::vector<Segment> segments_[2];  // of tokens, of rows: sequences with logits
+  Fixed fixed_[2][2];                 // eager, captured; by tokens, by rows
   std::vector<Varying> varying_;
   std::vector<Block> blocks_;
   std::vector<Duration> times_;
