@@ -44,6 +44,7 @@ Server::Server(PriceList& prices, EngineSetup& setup, const HostTimes& host,
     for (int batch = 0; batch <= sizes_.graph_sizes.back(); ++batch)
       captured_sizes_.push_back(sizes_.captured_size(batch));
   counts_.pages_total = counts_.pages_free_min = cache_->total();
+  SIM_ASSERT(sizes_.loop_depth == 1 || sizes_.loop_depth == 2);
 }
 
 ServerCounts Server::counts() const {
@@ -86,11 +87,12 @@ bool Server::run(Load& load) {
       idle_told_ = false;
       settled_ = hold_ && plan.extend.empty();
       if (hold_) --hold_->passes;
-      std::unique_ptr<Pass> pass = spare_pass();
-      apply(plan, *pass);
-      const TimePoint host_free = launch(*pass);
-      launched(*pass);
-      in_flight_.push_back(std::move(pass));
+      Pass& pass = in_flight_.next();
+      pass.clear();
+      apply(plan, pass);
+      const TimePoint host_free = launch(pass);
+      launched(pass);
+      in_flight_.push();
       if (static_cast<int>(in_flight_.size()) < sizes_.loop_depth)
         now_ = host_free;
       else
@@ -296,13 +298,6 @@ void Server::retract(const RequestView& request) {
 
 // ---- passes ----
 
-std::unique_ptr<Server::Pass> Server::spare_pass() {
-  if (spare_.empty()) return std::make_unique<Pass>();
-  std::unique_ptr<Pass> pass = std::move(spare_.back());
-  spare_.pop_back();
-  return pass;
-}
-
 void Server::apply(const BatchPlan& plan, Pass& pass) {
   PassShape& shape = pass.record.shape;
   pass.number = ++counts_.passes;
@@ -379,13 +374,11 @@ TimePoint Server::launch(Pass& pass) {
 }
 
 void Server::await_oldest(TimePoint host_free) {
-  std::unique_ptr<Pass> oldest = std::move(in_flight_.front());
-  in_flight_.erase(in_flight_.begin());
-  now_ = std::max(host_free, oldest->record.finished) + oldest->record.batch * host_.per_sequence;
-  oldest->record.processed = now_;
-  collect(*oldest);
-  oldest->clear();
-  spare_.push_back(std::move(oldest));
+  Pass& oldest = in_flight_[0];
+  in_flight_.pop();
+  now_ = std::max(host_free, oldest.record.finished) + oldest.record.batch * host_.per_sequence;
+  oldest.record.processed = now_;
+  collect(oldest);
 }
 
 void Server::collect(Pass& pass) {

@@ -63,8 +63,13 @@ void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
 void GapHistogram::add(Duration gap, Duration step, std::int64_t n, std::int64_t weight) {
   if (n <= 0 || weight <= 0) return;
   count_ += n * weight;
-  const double a = gap.ms(), d = step.ms(), m = static_cast<double>(n),
-               w = static_cast<double>(weight);
+  const double a = gap.ms(), w = static_cast<double>(weight);
+  if (n == 1) {
+    sum_ms_ += w * a;
+    squares_ms_ += w * (a * a);
+    return one(gap.ps(), weight);
+  }
+  const double d = step.ms(), m = static_cast<double>(n);
   if (step == Duration()) {
     sum_ms_ += w * (m * a);
     squares_ms_ += w * (m * a * a);

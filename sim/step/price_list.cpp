@@ -193,17 +193,23 @@ Timeline PriceList::compose(const PassShape& pass, bool captured,
     device += step_.residual(pass);
     return whole.then({Duration(), device, device});
   }
-  const Timeline* of_kind[] = {fixed(false, pass, captured), fixed(true, pass, captured)};
+  const Timeline* by_tokens = fixed(false, pass, captured);
+  const Timeline* by_rows = fixed(true, pass, captured);
   for (const Block& block : blocks_) {
     Timeline layer;
-    for (const Part& part : block.parts)
-      layer = layer.then(part.kind == Part::Kind::varying
-                             ? step_.issued(*varying_[part.index].op, times[part.index], captured)
-                             : of_kind[part.kind == Part::Kind::by_rows][part.index]);
-    whole = whole.then(layer.repeated(block.repeat));
+    for (const Part& part : block.parts) {
+      if (part.kind == Part::Kind::by_tokens)
+        layer.add(by_tokens[part.index]);
+      else if (part.kind == Part::Kind::by_rows)
+        layer.add(by_rows[part.index]);
+      else
+        layer.add(step_.issued(*varying_[part.index].op, times[part.index], captured));
+    }
+    whole.add(layer.repeated(block.repeat));
   }
   const Duration beside = step_.residual(pass);
-  return whole.then({Duration(), beside, beside});
+  whole.add({Duration(), beside, beside});
+  return whole;
 }
 
 const PriceList::Line& PriceList::line(const PassShape& pass) {
