@@ -25,8 +25,7 @@ void Server::Pass::clear() {
   record.shape = {};
   record.captured = false;
   number = decode_number = dropped = 0;
-  extended.clear(), kv_each.clear(), prompts.clear();
-  decoded.clear(), finishing.clear(), kept.clear();
+  extended.clear(), finishing.clear(), kept.clear();
 }
 
 Server::Server(PriceList& prices, EngineSetup& setup, const HostTimes& host,
@@ -89,6 +88,7 @@ bool Server::run(Load& load) {
       if (hold_) --hold_->passes;
       Pass& pass = in_flight_.next();
       pass.clear();
+      if (wants_lengths_) pass.kv_each.clear(), pass.prompts.clear();
       apply(plan, pass);
       const TimePoint host_free = launch(pass);
       launched(pass);
@@ -360,10 +360,14 @@ TimePoint Server::launch(Pass& pass) {
   } else if (sizes_.captures(shape.tokens())) {
     record.captured = true;
   }
-  PassShape priced = shape.padded_to(record.padded);
-  priced.decode_kv_each = pass.kv_each;
-  priced.prompts = pass.prompts;
-  const Timeline time = prices_.cost(priced, record.captured);
+  const auto price = [&] {
+    if (!wants_lengths_) return prices_.cost(shape, record.padded, record.captured);
+    PassShape with_lengths = shape;
+    with_lengths.decode_kv_each = pass.kv_each;
+    with_lengths.prompts = pass.prompts;
+    return prices_.cost(with_lengths, record.padded, record.captured);
+  };
+  const Timeline time = price();
   record.launched = now_ + host_.per_step;
   if (pass.number == 1) record.launched += host_.cold_start;
   record.finished = std::max(gpu_free_ + time.device, record.launched + time.span);

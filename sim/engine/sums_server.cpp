@@ -296,18 +296,20 @@ class SumsServer final : public Server {
 
   void launched(Pass& pass) override {
     if (pass.decode_number == 0) return;
-    while (!finishes_.empty() && finishes_.top().key <= launched_) {
-      const Entry e = finishes_.top();
-      finishes_.pop();
-      if (!stays(e)) continue;
-      Request& r = get(e.id);
-      Run& u = run(e.id);
-      SIM_ASSERT(e.key == launched_);
-      pass.finishing.push_back({&r, r.serial, r.retractions, true});
-      if (rules_.skips_finished && r.output == r.max_new) {
-        stop_decoding(u);
-        somebody_left();
-      }
+    while (!finishes_.empty() && finishes_.top().key <= launched_) makes_last_token(pass);
+  }
+  // Who comes to its end first makes its last token in the pass.
+  void makes_last_token(Pass& pass) {
+    const Entry e = finishes_.top();
+    finishes_.pop();
+    if (!stays(e)) return;
+    Request& r = get(e.id);
+    Run& u = run(e.id);
+    SIM_ASSERT(e.key == launched_);
+    pass.finishing.push_back({&r, r.serial, r.retractions, true});
+    if (rules_.skips_finished && r.output == r.max_new) {
+      stop_decoding(u);
+      somebody_left();
     }
   }
 

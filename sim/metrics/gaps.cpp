@@ -28,7 +28,11 @@ std::int64_t lower_end(std::size_t bucket) {
 
 void GapHistogram::clear() { *this = {}; }
 
-void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
+void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
+  buckets_[bucket_of(ps)] += weight;
+}
+
+inline void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
   if (!buckets_.empty()) return bucket(ps, weight);
   if (!exact_.empty() && exact_.back().first == ps) {
     exact_.back().second += weight;
@@ -56,21 +60,12 @@ bool GapHistogram::make_room() {
   return false;
 }
 
-void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
-  buckets_[bucket_of(ps)] += weight;
-}
-
 void GapHistogram::add(Duration gap, Duration step, std::int64_t n, std::int64_t weight) {
   if (n <= 0 || weight <= 0) return;
   count_ += n * weight;
-  const double a = gap.ms(), w = static_cast<double>(weight);
-  if (n == 1) {
-    sum_ms_ += w * a;
-    squares_ms_ += w * (a * a);
-    return one(gap.ps(), weight);
-  }
-  const double d = step.ms(), m = static_cast<double>(n);
-  if (step == Duration()) {
+  const double a = gap.ms(), d = step.ms(), m = static_cast<double>(n),
+               w = static_cast<double>(weight);
+  if (n == 1 || step == Duration()) {
     sum_ms_ += w * (m * a);
     squares_ms_ += w * (m * a * a);
     return one(gap.ps(), n * weight);

@@ -212,14 +212,15 @@ Timeline PriceList::compose(const PassShape& pass, bool captured,
   return whole;
 }
 
-const PriceList::Line& PriceList::line(const PassShape& pass) {
-  const auto at = static_cast<std::size_t>(pass.decode_sequences);
+const PriceList::Line& PriceList::line(const PassShape& pass, std::int64_t padding) {
+  const auto at = static_cast<std::size_t>(pass.decode_sequences + padding);
   if (lines_.size() <= at) lines_.resize(at + 1);
   Line& line = lines_[at];
-  const std::int64_t kv = pass.decode_kv_tokens, capped = pass.decode_kv_tokens_capped;
+  const std::int64_t kv = pass.decode_kv_tokens + padding;
+  const std::int64_t capped = pass.decode_kv_tokens_capped + padding;
   if (kv < line.kv_from || kv >= line.kv_to || capped < line.capped_from ||
       capped >= line.capped_to || (on_max_ && rounded_up(pass.kv_max) != line.kv_max))
-    line = new_line(pass);
+    line = new_line(pass.padded_to(pass.decode_sequences + padding));
   return line;
 }
 
@@ -245,11 +246,16 @@ PriceList::Line PriceList::new_line(const PassShape& pass) {
   return out;
 }
 
-Timeline PriceList::cost(const PassShape& pass, bool captured) {
+Timeline PriceList::cost(const PassShape& pass, std::int64_t padded, bool captured) {
+  const std::int64_t padding = padded - pass.decode_sequences;
+  SIM_ASSERT(padding >= 0);
   if (on_a_line(pass, captured)) {
-    const Duration device = line(pass).at(pass);
+    const Duration device =
+        line(pass, padding)
+            .at(pass.decode_kv_tokens + padding, pass.decode_kv_tokens_capped + padding);
     return launch_[captured].then({Duration(), device, device});
   }
+  if (padding > 0) return cost(pass.padded_to(padded), captured);
   for (std::size_t i = 0; i < varying_.size(); ++i) times_[i] = varying(varying_[i], pass);
   return compose(pass, captured, times_);
 }
@@ -264,8 +270,8 @@ DecodeRamp PriceList::ramp(const PassShape& pass, bool captured, std::int64_t re
   };
   ramp_on_line_ = on_a_line(pass, captured);
   if (ramp_on_line_) {
-    const Line& l = line(pass);
-    const Duration device = l.at(pass);
+    const Line& l = line(pass, 0);
+    const Duration device = l.at(pass.decode_kv_tokens, pass.decode_kv_tokens_capped);
     lasts(l.kv_to, pass.decode_kv_tokens, real);
     lasts(l.capped_to, pass.decode_kv_tokens_capped, below_cap);
     if (on_max_) lasts(l.kv_max + 1, pass.kv_max, 1);

@@ -22,8 +22,12 @@ class PriceList {
  public:
   explicit PriceList(const StepModel& step);
 
-  /// Price of a pass (padded already when captured). Same shape, same answer.
-  Timeline cost(const PassShape& pass, bool captured);
+  /// Price of a pass whose decode sequences are padded to `padded`. Same shape, same answer.
+  Timeline cost(const PassShape& pass, std::int64_t padded, bool captured);
+  /// Price of a pass (padded already when captured).
+  Timeline cost(const PassShape& pass, bool captured) {
+    return cost(pass, pass.decode_sequences, captured);
+  }
   /// The price of a decode pass and of those behind it, in which each of the `real` sequences
   /// gains a token (`below_cap` of them below the sparse top-k); padding gains none.
   DecodeRamp ramp(const PassShape& pass, bool captured, std::int64_t real, std::int64_t below_cap);
@@ -74,14 +78,15 @@ class PriceList {
     Duration at_zero, per_kv, per_capped;
     bool rising = true;  // with each part
 
-    Duration at(const PassShape& pass) const {
-      return at_zero + pass.decode_kv_tokens * per_kv + pass.decode_kv_tokens_capped * per_capped;
+    Duration at(std::int64_t kv, std::int64_t capped) const {
+      return at_zero + kv * per_kv + capped * per_capped;
     }
   };
 
   /// Device time of all of a captured pass that depends on tokens (or on rows) alone.
   Duration captured_fixed(bool by_rows, const PassShape& pass);
-  const Line& line(const PassShape& pass);
+  /// The line that a captured pass is on once padding is added.
+  const Line& line(const PassShape& pass, std::int64_t padding);
   Line new_line(const PassShape& pass);
   const Timeline* fixed(bool by_rows, const PassShape& pass, bool captured);
   const Piece& decode_piece(Varying& v, std::int64_t batch, std::int64_t argument,
