@@ -234,7 +234,7 @@ class BlockCache final : public KvCache {
         Node& n = at(node);
         SIM_ASSERT(n.children == 0);
         n.blocks -= blocks;
-        truncate_runs(n.runs, n.blocks * block_);
+        drop_last(n.runs, blocks * block_);
         copies(id).rest = nobody;
         return;
       }

@@ -155,8 +155,11 @@ Request& Server::new_request() {
     id = free_slots_.back();
     free_slots_.pop_back();
     Request& r = get(id);
+    Content content = std::move(r.content);  // its memory serves again
     std::destroy_at(&r);
     std::construct_at(&r);
+    content.clear();
+    r.content = std::move(content);
   }
   Request& r = get(id);
   r.id = id;
@@ -177,8 +180,10 @@ void Server::receive(TimePoint arrived, TimePoint seen) {
   r.sent = next_.at;
   r.queued = seen;
   if (caches_prefixes_) {
-    r.content =
-        planned.prompt.empty() ? Content(unnamed_prompt + r.serial, r.prompt) : planned.prompt;
+    if (planned.prompt.empty())
+      r.content.append({unnamed_prompt + r.serial, 0, r.prompt});
+    else
+      r.content = planned.prompt;
     r.answer = planned.answer != -1 ? planned.answer : unnamed_answer + r.serial;
   }
   load_->take();
@@ -421,8 +426,8 @@ void Server::finish(Request& r, TimePoint at_client) {
     --seats_;
     setup_.scheduler->on_finish(r);
     // The last token's own KV was never computed, or nobody wants it.
-    cache_->release(r.kv, caches_prefixes_ ? said(r) : r.content, r.to_prefill() - 1,
-                    caches_prefixes_);
+    if (r.answer != -1) r.content.append({r.answer, 0, r.generated});
+    cache_->release(r.kv, r.content, r.to_prefill() - 1, caches_prefixes_);
   }
   r.kv = {};
   r.state = Request::State::finished;
@@ -432,7 +437,6 @@ void Server::finish(Request& r, TimePoint at_client) {
 }
 
 void Server::ended(const Request& r, TimePoint at_client) {
-  load_->ended(r.index, r.session, at_client);
-  next_known_ = false;
+  if (load_->ended(r.index, r.session, at_client)) next_known_ = false;
   free_slots_.push_back(r.id);
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "sim/base/assert.hpp"
+#include "sim/engine/ordered_queue.hpp"
 #include "sim/engine/server.hpp"
 
 namespace {
@@ -45,53 +46,6 @@ class SumsServer final : public Server {
   };
   struct Shorter {
     bool operator()(const Entry& a, const Entry& b) const { return a.key < b.key; }
-  };
-  /// Entries by priority. Those that come in order (ends of equally long answers do) wait in a
-  /// line, the others in a heap.
-  template <class Order>
-  class Queue {
-   public:
-    bool empty() const { return line_empty() && heap_.empty(); }
-    std::size_t size() const { return line_.size() - front_ + heap_.size(); }
-    const Entry& top() const { return line_is_next() ? line_[front_] : heap_.front(); }
-    void push(const Entry& e) {
-      if (line_empty() || !Order{}(line_.back(), e)) {
-        // Who has left the line makes room where it would grow.
-        if (line_.size() == line_.capacity() && 2 * front_ >= line_.size()) drop_front();
-        line_.push_back(e);
-        return;
-      }
-      heap_.push_back(e);
-      std::push_heap(heap_.begin(), heap_.end(), Order{});
-    }
-    void pop() {
-      if (line_is_next()) {
-        ++front_;
-        return;
-      }
-      std::pop_heap(heap_.begin(), heap_.end(), Order{});
-      heap_.pop_back();
-    }
-    template <class Drop>
-    void erase_if(Drop drop) {
-      drop_front();
-      std::erase_if(line_, drop);
-      std::erase_if(heap_, drop);
-      std::make_heap(heap_.begin(), heap_.end(), Order{});
-    }
-
-   private:
-    bool line_empty() const { return front_ == line_.size(); }
-    bool line_is_next() const {
-      return heap_.empty() || (!line_empty() && !Order{}(line_[front_], heap_.front()));
-    }
-    void drop_front() {
-      line_.erase(line_.begin(), line_.begin() + static_cast<std::ptrdiff_t>(front_));
-      front_ = 0;
-    }
-    std::vector<Entry> line_;
-    std::size_t front_ = 0;  // of those still in the line
-    std::vector<Entry> heap_;
   };
   /// Requests whose last token came with the same pass with prompts.
   struct Fresh {
@@ -635,8 +589,8 @@ class SumsServer final : public Server {
   std::size_t filling_ = 0;
   std::int64_t below_cap_ = 0, below_cap_offsets_ = 0;
   std::int64_t reserving_ = 0, reserved_ = 0, clipped_ = 0;
-  Queue<Later> finishes_, crossings_, clips_;
-  Queue<Shorter> longest_;
+  OrderedQueue<Entry, Later> finishes_, crossings_, clips_;
+  OrderedQueue<Entry, Shorter> longest_;
   std::int64_t streaming_ = 0;  // whose last token came with the last decode pass
   TimePoint last_decode_;       // at the client
   std::vector<Fresh> fresh_;
