@@ -16,9 +16,14 @@ using Runs = boost::container::small_vector<Segment, 2>;
 /// A place in a list of runs, read from there on. The list must outlive it.
 class RunCursor {
  public:
-  explicit RunCursor(std::span<const Segment> runs, std::int64_t tokens = 0)
-      : at_(runs.data()), end_(at_ + runs.size()) {
-    advance(tokens);
+  explicit RunCursor(const Content& content)
+      : at_(content.segments().data()), end_(at_ + content.segments().size()) {}
+  /// Behind the first `tokens` tokens, none or most of them: looked for from the end.
+  RunCursor(const Content& content, std::int64_t tokens) : RunCursor(content) {
+    if (tokens == 0) return;
+    std::int64_t start = content.tokens();
+    for (at_ = end_; start > tokens; start -= at_->tokens) --at_;
+    into_ = tokens - start;
   }
   explicit RunCursor(const Runs& runs) : at_(runs.data()), end_(at_ + runs.size()) {}
 

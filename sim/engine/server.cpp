@@ -155,11 +155,11 @@ Request& Server::new_request() {
     id = free_slots_.back();
     free_slots_.pop_back();
     Request& r = get(id);
-    Content content = std::move(r.content);  // its memory serves again
+    Content content;
+    if (caches_prefixes_) content = std::move(r.content);  // its memory serves again
     std::destroy_at(&r);
     std::construct_at(&r);
-    content.clear();
-    r.content = std::move(content);
+    if (caches_prefixes_) content.clear(), r.content = std::move(content);
   }
   Request& r = get(id);
   r.id = id;

@@ -33,13 +33,14 @@ void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
 }
 
 inline void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
-  if (!buckets_.empty()) return bucket(ps, weight);
-  if (!exact_.empty() && exact_.back().first == ps) {
+  if (!buckets_.empty())
+    bucket(ps, weight);
+  else if (!exact_.empty() && exact_.back().first == ps)
     exact_.back().second += weight;
-    return;
-  }
-  if (exact_.size() == 2 * exact_most && !make_room()) return bucket(ps, weight);
-  exact_.emplace_back(ps, weight);
+  else if (exact_.size() < 2 * exact_most || make_room())
+    exact_.emplace_back(ps, weight);
+  else
+    bucket(ps, weight);
 }
 
 // Equal gaps become one. With more than `exact_most` different ones the list counts as full.

@@ -37,8 +37,6 @@ std::int64_t rounded_up(std::int64_t kv_max) {
   return kv_max == from ? from : to;
 }
 
-constexpr std::size_t prompts_known = 4096;  // of a kernel
-
 std::uint64_t mix(std::uint64_t h, std::int64_t x) {
   h = (h ^ static_cast<std::uint64_t>(x)) * 0x9e3779b97f4a7c15ULL;
   return h ^ (h >> 29);
@@ -66,7 +64,6 @@ PriceList::PriceList(const StepModel& step)
         if (const auto* mla = std::get_if<MlaOp>(&ops[i].work)) v.capped = mla->top_k > 0;
         v.on_max = std::holds_alternative<IndexerOp>(ops[i].work);
         on_max_ |= v.on_max;
-        v.prompts.resize(prompts_known);
         block.parts.push_back({Part::Kind::varying, varying_.size()});
         varying_.push_back(std::move(v));
         ++i;
@@ -169,16 +166,12 @@ Duration PriceList::varying(Varying& v, const PassShape& pass) {
     for (const std::int64_t x : {pass.extend_tokens, pass.extend_tokens_max, pass.extend_pairs,
                                  pass.extend_pairs_capped, v.on_max ? pass.kv_max : 0})
       key = mix(key, x);
-    key |= 1;  // 0: nothing known yet
-    auto& [known, time] = v.prompts[key >> 32 & (prompts_known - 1)];
-    if (known != key) {
+    out += v.prompts.get(key, [&] {
       PassShape prompts = pass;
       prompts.decode_sequences = prompts.decode_kv_tokens = prompts.decode_kv_tokens_capped = 0;
       const LayerBlock none;
-      time = step_.time(*v.op, none, prompts);
-      known = key;
-    }
-    out += time;
+      return step_.time(*v.op, none, prompts);
+    });
   }
   return out;
 }

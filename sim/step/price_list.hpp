@@ -52,14 +52,40 @@ class PriceList {
 
     std::int64_t at(std::int64_t argument) const { return price + slope * (argument - from); }
   };
+  /// Times by a hash. Where every one is another it stops growing: a new one takes the place of an
+  /// old one.
+  class Memo {
+   public:
+    template <class Work>
+    Duration get(std::uint64_t key, Work work) {
+      key |= 1;  // 0: nothing
+      Entry* e = &at(key);
+      if (e->first != key) {
+        if (++made_ > entries_.size() && entries_.size() < 65'536) grow(), e = &at(key);
+        *e = {key, work()};
+      }
+      return e->second;
+    }
+
+   private:
+    using Entry = std::pair<std::uint64_t, Duration>;
+    Entry& at(std::uint64_t key) { return entries_[key >> 32 & (entries_.size() - 1)]; }
+    void grow() {
+      std::vector<Entry> old(2 * entries_.size());
+      old.swap(entries_);
+      for (const Entry& e : old)
+        if (e.first != 0) at(e.first) = e;
+    }
+    std::vector<Entry> entries_ = std::vector<Entry>(64);
+    std::size_t made_ = 0;
+  };
   struct Varying {
     const Operator* op = nullptr;
     bool capped = false;        // depends on the capped KV sum
     bool on_max = false;        // depends on the longest sequence
     std::vector<Piece> latest;  // of `pieces`, by sequences
     std::unordered_map<std::uint64_t, std::pair<std::int64_t, std::int64_t>> pieces;
-    // Of extend parts, by a hash of their sums; a new one takes the place of an old one.
-    std::vector<std::pair<std::uint64_t, Duration>> prompts;
+    Memo prompts;  // of extend parts, by a hash of their sums
   };
   struct Part {
     enum class Kind { by_tokens, by_rows, varying } kind;

@@ -25,8 +25,9 @@ Load::Sending Client::next() {
     out = {&ahead_, clock_ + ahead_.send_at, sent_};
     if (plan_.max_concurrency) out.at = std::max(out.at, places_.front());
   }
-  if (!turns_.empty() && (!out.request || turns_.top().at <= out.at))
-    out = {&turn_requests_[turns_.top().place], turns_.top().at, sent_};
+  if (turns_.empty()) return out;
+  const Turn& turn = turns_.top();
+  if (!out.request || turn.at <= out.at) out = {&turn_requests_[turn.place], turn.at, sent_};
   return out;
 }
 
