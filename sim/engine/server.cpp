@@ -312,44 +312,48 @@ void Server::apply(const BatchPlan& plan, Pass& pass) {
   }
   SIM_ASSERT(plan.extend.size() == admitted_.size());
   for (std::size_t i = 0; i < plan.extend.size(); ++i) {
-    const Chunk& chunk = plan.extend[i];
-    SIM_ASSERT(chunk.id == admitted_[i]);
-    Request& r = get(chunk.id);
-    if (&r == prefilling_) {
-      prefilling_ = nullptr;
-    } else if (waiting_.front() == &r) {
-      waiting_.pop_front();
-    } else {
-      const auto at = std::find(waiting_.begin(), waiting_.end(), &r);
-      SIM_ASSERT(at != waiting_.end());
-      waiting_.erase(at);
-    }
-    r.state = Request::State::prefilling;
-    const std::int64_t n = chunk.tokens, past = r.prefilled - n;
-    SIM_ASSERT(past >= 0);
-    shape.extend_sequences += 1;
-    shape.extend_tokens += n;
-    shape.extend_tokens_max = std::max(shape.extend_tokens_max, n);
-    // query i of the chunk (1-based) sees past + i keys
-    const PassShape part = PassShape::extend(n, past, sparse_top_k_);
-    shape.extend_pairs += part.extend_pairs;
-    shape.extend_pairs_capped += part.extend_pairs_capped;
-    shape.kv_max = std::max(shape.kv_max, r.kv.tokens);
-    if (wants_lengths_) pass.prompts.push_back({n, past});
-    const bool complete = r.prefilled == r.to_prefill();
-    pass.extended.push_back({&r, r.serial, r.retractions, complete});
-    if (complete) {
-      r.state = Request::State::running;
-      ++seats_;
-      shape.heads_rows += 1;
-      join(r, pass);
-    } else {
-      SIM_ASSERT(prefilling_ == nullptr);
-      prefilling_ = &r;
-    }
+    SIM_ASSERT(plan.extend[i].id == admitted_[i]);
+    extend(get(admitted_[i]), plan.extend[i].tokens, pass);
   }
   SIM_ASSERT(seats_ <= sizes_.max_running_requests);
   pass.record.batch = shape.decode_sequences + shape.extend_sequences;
+}
+
+// The next `n` tokens of its prompt are in the pass.
+[[gnu::noinline]] void Server::extend(Request& r, std::int64_t n, Pass& pass) {
+  PassShape& shape = pass.record.shape;
+  if (&r == prefilling_) {
+    prefilling_ = nullptr;
+  } else if (waiting_.front() == &r) {
+    waiting_.pop_front();
+  } else {
+    const auto at = std::find(waiting_.begin(), waiting_.end(), &r);
+    SIM_ASSERT(at != waiting_.end());
+    waiting_.erase(at);
+  }
+  r.state = Request::State::prefilling;
+  const std::int64_t past = r.prefilled - n;
+  SIM_ASSERT(past >= 0);
+  shape.extend_sequences += 1;
+  shape.extend_tokens += n;
+  shape.extend_tokens_max = std::max(shape.extend_tokens_max, n);
+  // query i of the chunk (1-based) sees past + i keys
+  const PassShape part = PassShape::extend(n, past, sparse_top_k_);
+  shape.extend_pairs += part.extend_pairs;
+  shape.extend_pairs_capped += part.extend_pairs_capped;
+  shape.kv_max = std::max(shape.kv_max, r.kv.tokens);
+  if (wants_lengths_) pass.prompts.push_back({n, past});
+  const bool complete = r.prefilled == r.to_prefill();
+  pass.extended.push_back({&r, r.serial, r.retractions, complete});
+  if (complete) {
+    r.state = Request::State::running;
+    ++seats_;
+    shape.heads_rows += 1;
+    join(r, pass);
+  } else {
+    SIM_ASSERT(prefilling_ == nullptr);
+    prefilling_ = &r;
+  }
 }
 
 TimePoint Server::launch(Pass& pass) {

@@ -196,6 +196,7 @@ class Server : protected KvLedger {
   const Content& said(const Request& request) { return said(request, request.generated); }
   void ask_scheduler(BatchPlan& plan);
   void apply(const BatchPlan& plan, Pass& pass);
+  void extend(Request& request, std::int64_t tokens, Pass& pass);
   TimePoint launch(Pass& pass);
   void await_oldest(TimePoint host_free);
   void collect(Pass& pass);

@@ -215,7 +215,9 @@ class SumsServer final : public Server {
                                                         (decoding_ - below_cap_) * sparse_top_k_
                                                   : s.decode_kv_tokens;
     s.kv_max = kv_max();
-    if (!wants_lengths_) return;
+    if (wants_lengths_) gather_lengths(pass);
+  }
+  [[gnu::noinline]] void gather_lengths(Pass& pass) {
     for (RequestId id = first_; id >= 0; id = run(id).after)
       if (run(id).decodes) pass.kv_each.push_back(run(id).offset + launched_);
   }
@@ -252,8 +254,9 @@ class SumsServer final : public Server {
     if (pass.decode_number == 0) return;
     while (!finishes_.empty() && finishes_.top().key <= launched_) makes_last_token(pass);
   }
-  // Who comes to its end first makes its last token in the pass.
-  void makes_last_token(Pass& pass) {
+  // Who comes to its end first makes its last token in the pass. Apart, as are others that few
+  // passes need: what every pass runs through has fewer registers to save.
+  [[gnu::noinline]] void makes_last_token(Pass& pass) {
     const Entry e = finishes_.top();
     finishes_.pop();
     if (!stays(e)) return;
@@ -338,7 +341,7 @@ class SumsServer final : public Server {
   }
 
   // A running request's last token is in.
-  void end(Request& r, TimePoint at_client) {
+  [[gnu::noinline]] void end(Request& r, TimePoint at_client) {
     Run& u = run(r);
     write_back(r);
     SIM_ASSERT(r.generated == r.output);

@@ -32,7 +32,7 @@ void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
   buckets_[bucket_of(ps)] += weight;
 }
 
-inline void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
+void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
   if (!buckets_.empty())
     bucket(ps, weight);
   else if (!exact_.empty() && exact_.back().first == ps)
@@ -64,13 +64,17 @@ bool GapHistogram::make_room() {
 void GapHistogram::add(Duration gap, Duration step, std::int64_t n, std::int64_t weight) {
   if (n <= 0 || weight <= 0) return;
   count_ += n * weight;
+  if (n > 1 && step != Duration()) return rising(gap, step, n, weight);
+  const double a = gap.ms(), m = static_cast<double>(n), w = static_cast<double>(weight);
+  sum_ms_ += w * (m * a);
+  squares_ms_ += w * (m * a * a);
+  one(gap.ps(), n * weight);
+}
+
+[[gnu::noinline]] void GapHistogram::rising(Duration gap, Duration step, std::int64_t n,
+                                            std::int64_t weight) {
   const double a = gap.ms(), d = step.ms(), m = static_cast<double>(n),
                w = static_cast<double>(weight);
-  if (n == 1 || step == Duration()) {
-    sum_ms_ += w * (m * a);
-    squares_ms_ += w * (m * a * a);
-    return one(gap.ps(), n * weight);
-  }
   sum_ms_ += w * (m * a + d * m * (m - 1) / 2);
   squares_ms_ += w * (m * a * a + a * d * m * (m - 1) + d * d * (m - 1) * m * (2 * m - 1) / 6);
   for (std::int64_t k = 0; k < n;) {
