@@ -31,6 +31,8 @@ std::pair<std::int64_t, std::int64_t> piece_around(std::int64_t x) {
   return {from, from + (std::int64_t{1} << shift)};
 }
 
+constexpr std::size_t rows_a_page = 64;
+
 // The longest sequence counts rounded up to a knot.
 std::int64_t rounded_up(std::int64_t kv_max) {
   const auto [from, to] = piece_around(kv_max);
@@ -85,15 +87,24 @@ PriceList::PriceList(const StepModel& step)
       if (part.kind == Part::Kind::varying) repeats_[part.index] = block.repeat;
 }
 
-// Every segment of that kind, in order.
-const Timeline* PriceList::fixed(bool by_rows, const PassShape& pass, bool captured) {
+// What is not known yet is worked out apart: what every pass runs through stays short.
+inline const Timeline* PriceList::fixed(bool by_rows, const PassShape& pass, bool captured) {
   const auto rows = static_cast<std::size_t>(by_rows ? pass.heads_rows : pass.tokens());
-  constexpr std::size_t page_size = 64;
+  const Fixed& pages = fixed_[captured][by_rows];
+  if (rows / rows_a_page < pages.size())
+    if (const auto& page = pages[rows / rows_a_page]; !page.empty())
+      if (const auto& known = page[rows % rows_a_page]; !known.empty()) return known.data();
+  return new_fixed(by_rows, pass, captured);
+}
+
+[[gnu::noinline]] const Timeline* PriceList::new_fixed(bool by_rows, const PassShape& pass,
+                                                       bool captured) {
+  const auto rows = static_cast<std::size_t>(by_rows ? pass.heads_rows : pass.tokens());
   Fixed& pages = fixed_[captured][by_rows];
-  if (pages.size() <= rows / page_size) pages.resize(rows / page_size + 1);
-  auto& page = pages[rows / page_size];
-  if (page.empty()) page.resize(page_size);
-  auto& known = page[rows % page_size];
+  if (pages.size() <= rows / rows_a_page) pages.resize(rows / rows_a_page + 1);
+  auto& page = pages[rows / rows_a_page];
+  if (page.empty()) page.resize(rows_a_page);
+  auto& known = page[rows % rows_a_page];
   if (known.empty())
     for (const Segment& s : segments_[by_rows])
       known.push_back(
@@ -125,8 +136,9 @@ const PriceList::Piece& PriceList::decode_piece(Varying& v, std::int64_t batch,
   return piece;
 }
 
-PriceList::Piece PriceList::new_piece(Varying& v, std::int64_t batch, std::int64_t argument,
-                                      std::int64_t kv_max) {
+[[gnu::noinline]] PriceList::Piece PriceList::new_piece(Varying& v, std::int64_t batch,
+                                                        std::int64_t argument,
+                                                        std::int64_t kv_max) {
   kv_max = rounded_up(kv_max);
   auto [from, to] = piece_around(argument);
   from = std::max(from, batch);  // every sequence has a token
@@ -205,21 +217,26 @@ Timeline PriceList::compose(const PassShape& pass, bool captured,
   return whole;
 }
 
-const PriceList::Line& PriceList::line(const PassShape& pass, std::int64_t padding) {
+inline const PriceList::Line& PriceList::line(const PassShape& pass, std::int64_t padding) {
   const auto at = static_cast<std::size_t>(pass.decode_sequences + padding);
-  if (lines_.size() <= at) lines_.resize(at + 1);
-  Line& line = lines_[at];
+  if (at >= lines_.size()) return new_line(pass, padding);
+  const Line& line = lines_[at];
   const std::int64_t kv = pass.decode_kv_tokens + padding;
   const std::int64_t capped = pass.decode_kv_tokens_capped + padding;
   if (kv < line.kv_from || kv >= line.kv_to || capped < line.capped_from ||
       capped >= line.capped_to || (on_max_ && rounded_up(pass.kv_max) != line.kv_max))
-    line = new_line(pass.padded_to(pass.decode_sequences + padding));
+    return new_line(pass, padding);
   return line;
 }
 
-PriceList::Line PriceList::new_line(const PassShape& pass) {
+[[gnu::noinline]] const PriceList::Line& PriceList::new_line(const PassShape& real,
+                                                             std::int64_t padding) {
+  const PassShape pass = real.padded_to(real.decode_sequences + padding);
+  const auto at = static_cast<std::size_t>(pass.decode_sequences);
+  if (lines_.size() <= at) lines_.resize(at + 1);
+  Line& out = lines_[at];
   constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
-  Line out;
+  out = {};
   out.kv_to = out.capped_to = any;
   out.kv_max = rounded_up(pass.kv_max);
   out.at_zero = captured_fixed(false, pass) + captured_fixed(true, pass) + step_.residual(pass);
@@ -248,7 +265,13 @@ Timeline PriceList::cost(const PassShape& pass, std::int64_t padded, bool captur
             .at(pass.decode_kv_tokens + padding, pass.decode_kv_tokens_capped + padding);
     return launch_[captured].then({Duration(), device, device});
   }
-  if (padding > 0) return cost(pass.padded_to(padded), captured);
+  return cost_in_parts(pass, padding, captured);
+}
+
+[[gnu::noinline]] Timeline PriceList::cost_in_parts(const PassShape& pass, std::int64_t padding,
+                                                    bool captured) {
+  if (padding > 0)
+    return cost_in_parts(pass.padded_to(pass.decode_sequences + padding), 0, captured);
   for (std::size_t i = 0; i < varying_.size(); ++i) times_[i] = varying(varying_[i], pass);
   return compose(pass, captured, times_);
 }

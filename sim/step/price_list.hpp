@@ -113,8 +113,11 @@ class PriceList {
   Duration captured_fixed(bool by_rows, const PassShape& pass);
   /// The line that a captured pass is on once padding is added.
   const Line& line(const PassShape& pass, std::int64_t padding);
-  Line new_line(const PassShape& pass);
+  const Line& new_line(const PassShape& pass, std::int64_t padding);
+  /// Every segment of one kind of row, in order.
   const Timeline* fixed(bool by_rows, const PassShape& pass, bool captured);
+  const Timeline* new_fixed(bool by_rows, const PassShape& pass, bool captured);
+  Timeline cost_in_parts(const PassShape& pass, std::int64_t padding, bool captured);
   const Piece& decode_piece(Varying& v, std::int64_t batch, std::int64_t argument,
                             std::int64_t kv_max);
   Piece new_piece(Varying& v, std::int64_t batch, std::int64_t argument, std::int64_t kv_max);

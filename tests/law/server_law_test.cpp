@@ -89,9 +89,8 @@ class Watch final : public Scheduler, public Observer {
 
   void next_batch(const SchedulerView& view, BatchPlan& plan) override {
     const bool in_force = hold_ && !(hold_->on_leave && finished_) &&
-                          !(hold_->on_arrival && arrived_) &&
-                          hold_->passes > 0 && view.now < hold_->until &&
-                          view.decode_pages <= view.kv.available();
+                          !(hold_->on_arrival && arrived_) && hold_->passes > 0 &&
+                          view.now < hold_->until && view.decode_pages <= view.kv.available();
     const bool empty = view.running == 0 && !view.prefilling &&
                        view.kv.available() == view.total_pages && !view.waiting.empty();
     inner_->next_batch(view, plan);
