@@ -1,6 +1,7 @@
 #include "sim/base/random.hpp"
 
 #include <bit>
+#include <charconv>
 #include <cmath>
 
 #include "sim/base/assert.hpp"
@@ -14,12 +15,24 @@ std::uint64_t splitmix(std::uint64_t& x) {
   return z ^ (z >> 31);
 }
 
+// FNV-1a, going on from the hash of what stands before.
+std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf29ce484222325ULL) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
 }  // namespace
 
-RandomStream::RandomStream(std::uint64_t seed, std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a of the name
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  std::uint64_t x = hash ^ splitmix(seed);
+RandomStream::RandomStream(std::uint64_t seed, std::string_view name) { start(seed, fnv1a(name)); }
+
+RandomStream::RandomStream(std::uint64_t seed, std::string_view name, std::int64_t number) {
+  std::array<char, 20> digits;
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+  start(seed, fnv1a({digits.data(), static_cast<std::size_t>(end - digits.data())}, fnv1a(name)));
+}
+
+void RandomStream::start(std::uint64_t seed, std::uint64_t hash_of_name) {
+  std::uint64_t x = hash_of_name ^ splitmix(seed);
   for (auto& word : state_) word = splitmix(x);
 }
 

@@ -11,11 +11,14 @@
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::string_view name);
+  /// One of many: its name is `name` and the number behind it.
+  RandomStream(std::uint64_t seed, std::string_view name, std::int64_t number);
   std::uint64_t next();
   /// Uniform in [0, 1), 53 bits.
   double uniform();
 
  private:
+  void start(std::uint64_t seed, std::uint64_t hash_of_name);
   std::array<std::uint64_t, 4> state_;  // xoshiro256**
 };
 

@@ -176,7 +176,7 @@ class BlockCache final : public KvCache {
 
   Walk walk(const Content& content, std::int64_t limit) const {
     Walk w;
-    RunCursor here(content.segments());
+    RunCursor here(content);
     while (w.blocks < limit && w.into == at(w.node).blocks) {
       const auto [child, blocks] = step(w.node, here, limit - w.blocks);
       if (child == nobody) break;
@@ -234,7 +234,7 @@ class BlockCache final : public KvCache {
         Node& n = at(node);
         SIM_ASSERT(n.children == 0);
         n.blocks -= blocks;
-        truncate_runs(n.runs, n.blocks * block_);
+        drop_last(n.runs, blocks * block_);
         copies(id).rest = nobody;
         return;
       }
@@ -274,7 +274,7 @@ class BlockCache final : public KvCache {
     NodeId node = deepest == nobody ? root : copies(deepest).node;
     SIM_ASSERT(at(node).start + at(node).blocks == from);
     // Blocks of its own that others have cached: one more copy.
-    RunCursor here(content.segments(), from * block_);
+    RunCursor here(content, from * block_);
     while (from < to && at(node).children > 0) {
       const auto [child, blocks] = step(node, here, to - from);
       if (child == nobody) break;

@@ -23,6 +23,7 @@ class Content {
   /// Joins the last run when it goes on where that ended.
   void append(const Segment& s) {
     if (s.tokens <= 0) return;
+    tokens_ += s.tokens;
     if (!segments_.empty()) {
       Segment& last = segments_.back();
       if (last.stream == s.stream && last.offset + last.tokens == s.offset) {
@@ -38,12 +39,15 @@ class Content {
 
   std::span<const Segment> segments() const { return {segments_.data(), segments_.size()}; }
   bool empty() const { return segments_.empty(); }
-  std::int64_t tokens() const {
-    std::int64_t sum = 0;
-    for (const Segment& s : segments_) sum += s.tokens;
-    return sum;
+  std::int64_t tokens() const { return tokens_; }
+  void clear() {
+    segments_.clear();
+    tokens_ = 0;
   }
+  /// Room for so many runs.
+  void reserve(std::size_t runs) { segments_.reserve(runs); }
 
  private:
   boost::container::small_vector<Segment, 1> segments_;
+  std::int64_t tokens_ = 0;
 };

@@ -29,10 +29,12 @@ class Load {
   };
 
   virtual ~Load() = default;
-  /// The next request that is sent as far as is known now. Valid until take() or ended().
+  /// The next request that is sent as far as is known now. Valid until take(), or until ended()
+  /// says that it may be another.
   virtual Sending next() = 0;
   /// It was sent.
   virtual void take() = 0;
-  /// A request has ended (finished or rejected) at the client. Called in the order of time.
-  virtual void ended(std::int64_t index, std::int64_t session, TimePoint at_client) = 0;
+  /// A request has ended (finished or rejected) at the client. Called in the order of time. Whether
+  /// next() may say something else from now on.
+  virtual bool ended(std::int64_t index, std::int64_t session, TimePoint at_client) = 0;
 };

@@ -130,7 +130,7 @@ class RadixCache final : public KvCache {
 
   /// From the end of a node down to `pages` pages from the beginning.
   Walk walk(const Content& content, std::int64_t pages, Walk w = {}) {
-    RunCursor here(content.segments(), w.pages * page_);
+    RunCursor here(content, w.pages * page_);
     while (w.pages < pages) {
       std::int64_t same = 0;
       const NodeId child = table_.find(hash_runs(w.node, here, page_), [&](NodeId id) {
@@ -186,7 +186,7 @@ class RadixCache final : public KvCache {
     if (had < pages) {
       const NodeId leaf = make();
       Node& n = at(leaf);
-      RunCursor rest(content.segments(), had * page_);
+      RunCursor rest(content, had * page_);
       append_runs(n.runs, rest, (pages - had) * page_);
       n.pages = pages - had;
       n.parent = w.node;

@@ -49,6 +49,7 @@ class ReferenceServer final : public Server {
 
   void decode_shape(Pass& pass) override {
     pass.decode_number = ++decode_passes_;
+    pass.decoded.clear();
     PassShape& shape = pass.record.shape;
     for (Request* r : running_) {
       if (!decodes(*r)) continue;

@@ -16,35 +16,40 @@ using Runs = boost::container::small_vector<Segment, 2>;
 /// A place in a list of runs, read from there on. The list must outlive it.
 class RunCursor {
  public:
-  explicit RunCursor(std::span<const Segment> runs, std::int64_t tokens = 0) : runs_(runs) {
-    advance(tokens);
+  explicit RunCursor(const Content& content)
+      : at_(content.segments().data()), end_(at_ + content.segments().size()) {}
+  /// Behind the first `tokens` tokens, none or most of them: looked for from the end.
+  RunCursor(const Content& content, std::int64_t tokens) : RunCursor(content) {
+    if (tokens == 0) return;
+    std::int64_t start = content.tokens();
+    for (at_ = end_; start > tokens; start -= at_->tokens) --at_;
+    into_ = tokens - start;
   }
-  explicit RunCursor(const Runs& runs) : runs_(runs.data(), runs.size()) {}
+  explicit RunCursor(const Runs& runs) : at_(runs.data()), end_(at_ + runs.size()) {}
 
-  bool at_end() const { return at_ == runs_.size(); }
+  bool at_end() const { return at_ == end_; }
   /// What is left of the run here.
-  Segment run() const {
-    const Segment& s = runs_[at_];
-    return {s.stream, s.offset + into_, s.tokens - into_};
-  }
-  /// Stops at the end of the list.
-  void advance(std::int64_t tokens) {
-    while (tokens > 0 && at_ < runs_.size()) {
-      const std::int64_t left = runs_[at_].tokens - into_;
-      if (tokens < left) {
-        into_ += tokens;
-        return;
-      }
-      tokens -= left;
+  Segment run() const { return {at_->stream, at_->offset + into_, at_->tokens - into_}; }
+  /// At most what is left of the run here.
+  void within_run(std::int64_t tokens) {
+    into_ += tokens;
+    if (into_ == at_->tokens) {
       ++at_;
       into_ = 0;
     }
   }
+  /// Stops at the end of the list.
+  void advance(std::int64_t tokens) {
+    while (tokens > 0 && !at_end()) {
+      const std::int64_t step = std::min(tokens, at_->tokens - into_);
+      within_run(step);
+      tokens -= step;
+    }
+  }
 
  private:
-  std::span<const Segment> runs_;
-  std::size_t at_ = 0;
-  std::int64_t into_ = 0;  // tokens of the run at `at_` that are behind
+  const Segment *at_, *end_;
+  std::int64_t into_ = 0;  // tokens of the run here that are behind
 };
 
 /// Tokens from here on that both say, at most `limit`.
@@ -55,8 +60,8 @@ inline std::int64_t common_tokens(RunCursor a, RunCursor b, std::int64_t limit) 
     if (x.stream != y.stream || x.offset != y.offset) break;
     const std::int64_t step = std::min(x.tokens, y.tokens);
     same += step;
-    a.advance(step);
-    b.advance(step);
+    a.within_run(step);
+    b.within_run(step);
   }
   return std::min(same, limit);
 }
@@ -66,7 +71,7 @@ inline void append_runs(Runs& out, RunCursor from, std::int64_t tokens) {
   while (tokens > 0 && !from.at_end()) {
     Segment s = from.run();
     s.tokens = std::min(s.tokens, tokens);
-    from.advance(s.tokens);
+    from.within_run(s.tokens);
     tokens -= s.tokens;
     if (!out.empty()) {
       Segment& last = out.back();
@@ -79,14 +84,13 @@ inline void append_runs(Runs& out, RunCursor from, std::int64_t tokens) {
   }
 }
 
-/// Keeps the first `tokens` tokens.
-inline void truncate_runs(Runs& runs, std::int64_t tokens) {
-  std::size_t n = 0;
-  while (n < runs.size() && tokens > 0) {
-    runs[n].tokens = std::min(runs[n].tokens, tokens);
-    tokens -= runs[n++].tokens;
+/// Takes the last `tokens` tokens away; there must be more.
+inline void drop_last(Runs& runs, std::int64_t tokens) {
+  while (runs.back().tokens <= tokens) {
+    tokens -= runs.back().tokens;
+    runs.pop_back();
   }
-  runs.resize(n);
+  runs.back().tokens -= tokens;
 }
 
 /// Cuts runs in two: `head` gets the first `tokens` tokens, `runs` keeps the rest.
@@ -122,7 +126,7 @@ inline std::uint64_t hash_runs(std::int64_t parent, RunCursor from, std::int64_t
     h = mix(mix(h, s.stream), s.offset);
     tokens -= n;
     if (tokens > 0) h = mix(h, n);
-    from.advance(n);
+    from.within_run(n);
   }
   return h;
 }

@@ -60,10 +60,10 @@ struct Chunk {
   bool operator==(const Chunk&) const = default;
 };
 
-/// "I would decide the same again": until somebody finishes or pages run short (always), and until
-/// any of these.
+/// "From now on everybody running decodes": until pages run short (always), and until any of these.
 struct Hold {
   bool on_arrival = true;                       // somebody arrives
+  bool on_leave = true;                         // somebody finishes or decodes no more
   std::int64_t passes = std::int64_t{1} << 40;  // so many more have run
   TimePoint until = TimePoint::never();         // the clock says so
 };
@@ -73,7 +73,7 @@ struct BatchPlan {
   std::vector<Chunk> extend;   // admitted with the ledger
   std::int64_t retracted = 0;  // with the ledger
   bool decode = false;         // everybody running makes one token; grow_running() was called
-  std::optional<Hold> hold;    // of a pass that only decodes; none: ask me after every pass
+  std::optional<Hold> hold;    // of the passes behind this one; none: ask me after every pass
 
   bool idle() const { return extend.empty() && !decode; }
   void clear() { extend.clear(), retracted = 0, decode = false, hold.reset(); }
@@ -86,6 +86,8 @@ class Scheduler {
   virtual ~Scheduler() = default;
   /// `plan` comes empty.
   virtual void next_batch(const SchedulerView& view, BatchPlan& plan) = 0;
+  /// A pass that only decodes was chosen under a hold, without asking.
+  virtual void on_repeat() {}
   /// A running request was found finished.
   virtual void on_finish(const RequestView&) {}
   /// The loop found nothing to do.

@@ -25,8 +25,7 @@ void Server::Pass::clear() {
   record.shape = {};
   record.captured = false;
   number = decode_number = dropped = 0;
-  extended.clear(), kv_each.clear(), prompts.clear();
-  decoded.clear(), finishing.clear(), kept.clear();
+  extended.clear(), finishing.clear(), kept.clear();
 }
 
 Server::Server(PriceList& prices, EngineSetup& setup, const HostTimes& host,
@@ -44,6 +43,7 @@ Server::Server(PriceList& prices, EngineSetup& setup, const HostTimes& host,
     for (int batch = 0; batch <= sizes_.graph_sizes.back(); ++batch)
       captured_sizes_.push_back(sizes_.captured_size(batch));
   counts_.pages_total = counts_.pages_free_min = cache_->total();
+  SIM_ASSERT(sizes_.loop_depth == 1 || sizes_.loop_depth == 2);
 }
 
 ServerCounts Server::counts() const {
@@ -67,7 +67,7 @@ bool Server::run(Load& load) {
   BatchPlan plan;
   while (now_ < last_moment) {
     deliver(now_, [this](TimePoint) { return now_; });
-    if (hold_ && jump()) {
+    if (hold_ && settled_ && jump()) {
       ++counts_.jumps;
       continue;
     }
@@ -76,6 +76,7 @@ bool Server::run(Load& load) {
     if (hold_ && repeats_decode()) {
       grow_running();
       plan.decode = true;
+      setup_.scheduler->on_repeat();
     } else {
       hold_.reset();
       ask_scheduler(plan);
@@ -83,15 +84,15 @@ bool Server::run(Load& load) {
     }
     if (!plan.idle()) {
       idle_told_ = false;
-      if (hold_) {
-        SIM_ASSERT(plan.decode && plan.extend.empty());
-        --hold_->passes;
-      }
-      std::unique_ptr<Pass> pass = spare_pass();
-      apply(plan, *pass);
-      const TimePoint host_free = launch(*pass);
-      launched(*pass);
-      in_flight_.push_back(std::move(pass));
+      settled_ = hold_ && plan.extend.empty();
+      if (hold_) --hold_->passes;
+      Pass& pass = in_flight_.next();
+      pass.clear();
+      if (wants_lengths_) pass.kv_each.clear(), pass.prompts.clear();
+      apply(plan, pass);
+      const TimePoint host_free = launch(pass);
+      launched(pass);
+      in_flight_.push();
       if (static_cast<int>(in_flight_.size()) < sizes_.loop_depth)
         now_ = host_free;
       else
@@ -154,8 +155,11 @@ Request& Server::new_request() {
     id = free_slots_.back();
     free_slots_.pop_back();
     Request& r = get(id);
+    Content content;
+    if (caches_prefixes_) content = std::move(r.content);  // its memory serves again
     std::destroy_at(&r);
     std::construct_at(&r);
+    if (caches_prefixes_) content.clear(), r.content = std::move(content);
   }
   Request& r = get(id);
   r.id = id;
@@ -176,8 +180,10 @@ void Server::receive(TimePoint arrived, TimePoint seen) {
   r.sent = next_.at;
   r.queued = seen;
   if (caches_prefixes_) {
-    r.content =
-        planned.prompt.empty() ? Content(unnamed_prompt + r.serial, r.prompt) : planned.prompt;
+    if (planned.prompt.empty())
+      r.content.append({unnamed_prompt + r.serial, 0, r.prompt});
+    else
+      r.content = planned.prompt;
     r.answer = planned.answer != -1 ? planned.answer : unnamed_answer + r.serial;
   }
   load_->take();
@@ -297,13 +303,6 @@ void Server::retract(const RequestView& request) {
 
 // ---- passes ----
 
-std::unique_ptr<Server::Pass> Server::spare_pass() {
-  if (spare_.empty()) return std::make_unique<Pass>();
-  std::unique_ptr<Pass> pass = std::move(spare_.back());
-  spare_.pop_back();
-  return pass;
-}
-
 void Server::apply(const BatchPlan& plan, Pass& pass) {
   PassShape& shape = pass.record.shape;
   pass.number = ++counts_.passes;
@@ -313,44 +312,48 @@ void Server::apply(const BatchPlan& plan, Pass& pass) {
   }
   SIM_ASSERT(plan.extend.size() == admitted_.size());
   for (std::size_t i = 0; i < plan.extend.size(); ++i) {
-    const Chunk& chunk = plan.extend[i];
-    SIM_ASSERT(chunk.id == admitted_[i]);
-    Request& r = get(chunk.id);
-    if (&r == prefilling_) {
-      prefilling_ = nullptr;
-    } else if (waiting_.front() == &r) {
-      waiting_.pop_front();
-    } else {
-      const auto at = std::find(waiting_.begin(), waiting_.end(), &r);
-      SIM_ASSERT(at != waiting_.end());
-      waiting_.erase(at);
-    }
-    r.state = Request::State::prefilling;
-    const std::int64_t n = chunk.tokens, past = r.prefilled - n;
-    SIM_ASSERT(past >= 0);
-    shape.extend_sequences += 1;
-    shape.extend_tokens += n;
-    shape.extend_tokens_max = std::max(shape.extend_tokens_max, n);
-    // query i of the chunk (1-based) sees past + i keys
-    const PassShape part = PassShape::extend(n, past, sparse_top_k_);
-    shape.extend_pairs += part.extend_pairs;
-    shape.extend_pairs_capped += part.extend_pairs_capped;
-    shape.kv_max = std::max(shape.kv_max, r.kv.tokens);
-    if (wants_lengths_) pass.prompts.push_back({n, past});
-    const bool complete = r.prefilled == r.to_prefill();
-    pass.extended.push_back({&r, r.serial, r.retractions, complete});
-    if (complete) {
-      r.state = Request::State::running;
-      ++seats_;
-      shape.heads_rows += 1;
-      join(r, pass);
-    } else {
-      SIM_ASSERT(prefilling_ == nullptr);
-      prefilling_ = &r;
-    }
+    SIM_ASSERT(plan.extend[i].id == admitted_[i]);
+    extend(get(admitted_[i]), plan.extend[i].tokens, pass);
   }
   SIM_ASSERT(seats_ <= sizes_.max_running_requests);
   pass.record.batch = shape.decode_sequences + shape.extend_sequences;
+}
+
+// The next `n` tokens of its prompt are in the pass.
+[[gnu::noinline]] void Server::extend(Request& r, std::int64_t n, Pass& pass) {
+  PassShape& shape = pass.record.shape;
+  if (&r == prefilling_) {
+    prefilling_ = nullptr;
+  } else if (waiting_.front() == &r) {
+    waiting_.pop_front();
+  } else {
+    const auto at = std::find(waiting_.begin(), waiting_.end(), &r);
+    SIM_ASSERT(at != waiting_.end());
+    waiting_.erase(at);
+  }
+  r.state = Request::State::prefilling;
+  const std::int64_t past = r.prefilled - n;
+  SIM_ASSERT(past >= 0);
+  shape.extend_sequences += 1;
+  shape.extend_tokens += n;
+  shape.extend_tokens_max = std::max(shape.extend_tokens_max, n);
+  // query i of the chunk (1-based) sees past + i keys
+  const PassShape part = PassShape::extend(n, past, sparse_top_k_);
+  shape.extend_pairs += part.extend_pairs;
+  shape.extend_pairs_capped += part.extend_pairs_capped;
+  shape.kv_max = std::max(shape.kv_max, r.kv.tokens);
+  if (wants_lengths_) pass.prompts.push_back({n, past});
+  const bool complete = r.prefilled == r.to_prefill();
+  pass.extended.push_back({&r, r.serial, r.retractions, complete});
+  if (complete) {
+    r.state = Request::State::running;
+    ++seats_;
+    shape.heads_rows += 1;
+    join(r, pass);
+  } else {
+    SIM_ASSERT(prefilling_ == nullptr);
+    prefilling_ = &r;
+  }
 }
 
 TimePoint Server::launch(Pass& pass) {
@@ -366,10 +369,14 @@ TimePoint Server::launch(Pass& pass) {
   } else if (sizes_.captures(shape.tokens())) {
     record.captured = true;
   }
-  PassShape priced = shape.padded_to(record.padded);
-  priced.decode_kv_each = pass.kv_each;
-  priced.prompts = pass.prompts;
-  const Timeline time = prices_.cost(priced, record.captured);
+  const auto price = [&] {
+    if (!wants_lengths_) return prices_.cost(shape, record.padded, record.captured);
+    PassShape with_lengths = shape;
+    with_lengths.decode_kv_each = pass.kv_each;
+    with_lengths.prompts = pass.prompts;
+    return prices_.cost(with_lengths, record.padded, record.captured);
+  };
+  const Timeline time = price();
   record.launched = now_ + host_.per_step;
   if (pass.number == 1) record.launched += host_.cold_start;
   record.finished = std::max(gpu_free_ + time.device, record.launched + time.span);
@@ -380,13 +387,11 @@ TimePoint Server::launch(Pass& pass) {
 }
 
 void Server::await_oldest(TimePoint host_free) {
-  std::unique_ptr<Pass> oldest = std::move(in_flight_.front());
-  in_flight_.erase(in_flight_.begin());
-  now_ = std::max(host_free, oldest->record.finished) + oldest->record.batch * host_.per_sequence;
-  oldest->record.processed = now_;
-  collect(*oldest);
-  oldest->clear();
-  spare_.push_back(std::move(oldest));
+  Pass& oldest = in_flight_[0];
+  in_flight_.pop();
+  now_ = std::max(host_free, oldest.record.finished) + oldest.record.batch * host_.per_sequence;
+  oldest.record.processed = now_;
+  collect(oldest);
 }
 
 void Server::collect(Pass& pass) {
@@ -416,7 +421,7 @@ void Server::token_made(Request& r, TimePoint at_client) {
 
 void Server::finish(Request& r, TimePoint at_client) {
   SIM_ASSERT(r.generated == r.output && r.last_token == at_client);
-  hold_.reset();
+  somebody_left();
   if (r.state == Request::State::waiting) {  // its last token came after it had been retracted
     const auto at = std::find(waiting_.begin(), waiting_.end(), &r);
     SIM_ASSERT(at != waiting_.end());
@@ -425,8 +430,8 @@ void Server::finish(Request& r, TimePoint at_client) {
     --seats_;
     setup_.scheduler->on_finish(r);
     // The last token's own KV was never computed, or nobody wants it.
-    cache_->release(r.kv, caches_prefixes_ ? said(r) : r.content, r.to_prefill() - 1,
-                    caches_prefixes_);
+    if (r.answer != -1) r.content.append({r.answer, 0, r.generated});
+    cache_->release(r.kv, r.content, r.to_prefill() - 1, caches_prefixes_);
   }
   r.kv = {};
   r.state = Request::State::finished;
@@ -436,7 +441,6 @@ void Server::finish(Request& r, TimePoint at_client) {
 }
 
 void Server::ended(const Request& r, TimePoint at_client) {
-  load_->ended(r.index, r.session, at_client);
-  next_known_ = false;
+  if (load_->ended(r.index, r.session, at_client)) next_known_ = false;
   free_slots_.push_back(r.id);
 }

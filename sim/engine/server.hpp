@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -86,6 +87,27 @@ class Server : protected KvLedger {
     void clear();
   };
 
+  /// The passes under way, the oldest first: at most two, in places that are used again and again.
+  class Pipeline {
+   public:
+    std::size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    Pass& operator[](std::size_t i) { return places_[(oldest_ + i) % places_.size()]; }
+    /// The place behind them: of the pass that is being made.
+    Pass& next() { return (*this)[size_]; }
+    /// The pass at next() is under way.
+    void push() { ++size_; }
+    /// The oldest is over; it stays as it is until the next but two is made.
+    void pop() {
+      ++oldest_;
+      --size_;
+    }
+
+   private:
+    std::array<Pass, 4> places_;
+    std::size_t oldest_ = 0, size_ = 0;
+  };
+
   // ---- what the clocks do their own way ----
   virtual void fill(SchedulerView& view) = 0;           // the sums over the running requests
   virtual void decode_shape(Pass& pass) = 0;            // everybody running joins the pass
@@ -109,6 +131,10 @@ class Server : protected KvLedger {
 
   Request& get(RequestId id) { return *slots_[static_cast<std::size_t>(id)]; }
   void finish(Request& request, TimePoint at_client);
+  void somebody_left() {
+    settled_ = false;
+    if (hold_ && hold_->on_leave) hold_.reset();
+  }
   /// One more token of a request that is followed by itself.
   void token_made(Request& request, TimePoint at_client);
   void publish_prompt(Request& request);
@@ -153,8 +179,11 @@ class Server : protected KvLedger {
 
   TimePoint now_;
   TimePoint gpu_free_;
-  std::vector<std::unique_ptr<Pass>> in_flight_;  // at most loop_depth, the oldest first
-  std::optional<Hold> hold_;  // of the last plan, while nothing has happened since
+  Pipeline in_flight_;
+  std::optional<Hold> hold_;  // of the last plan, while nothing has happened that ends it
+  // A decode pass was chosen under it since somebody last left. Jumps begin behind such a pass
+  // alone: so where runs of gaps begin, and how their sums round, is not for holds to say.
+  bool settled_ = false;
 
  private:
   Request& new_request();
@@ -167,10 +196,10 @@ class Server : protected KvLedger {
   const Content& said(const Request& request) { return said(request, request.generated); }
   void ask_scheduler(BatchPlan& plan);
   void apply(const BatchPlan& plan, Pass& pass);
+  void extend(Request& request, std::int64_t tokens, Pass& pass);
   TimePoint launch(Pass& pass);
   void await_oldest(TimePoint host_free);
   void collect(Pass& pass);
-  std::unique_ptr<Pass> spare_pass();
 
   Load* load_ = nullptr;
   // What it said of the next request, until one is taken or has ended.
@@ -181,7 +210,6 @@ class Server : protected KvLedger {
   TimePoint path_free_;                       // the tokeniser takes one request after the other
   std::int64_t serials_ = 0;
   bool idle_told_ = false;
-  std::vector<std::unique_ptr<Pass>> spare_;
   std::vector<RequestId> admitted_;  // in the plan being made
   Content said_;
 };

@@ -123,6 +123,9 @@ void SglangScheduler::on_finish(const RequestView& request) {
   if (options_.overlap || !never_decoded) ++finished_unfiltered_;
 }
 
+// What decode() would do besides: those who finished leave the batch.
+void SglangScheduler::on_repeat() { finished_unfiltered_ = 0; }
+
 void SglangScheduler::next_batch(const SchedulerView& view, BatchPlan& plan) {
   prefill(view, plan);
   if (plan.idle()) decode(view, plan);
@@ -254,5 +257,5 @@ void SglangScheduler::decode(const SchedulerView& view, BatchPlan& plan) {
   plan.decode = true;
   // The cut request asks again; a queue that may be looked at is looked at.
   if (!view.prefilling && (batch_is_full_ || view.waiting.empty()) && plan.retracted == 0)
-    plan.hold = Hold{.on_arrival = !batch_is_full_};
+    plan.hold = Hold{.on_arrival = !batch_is_full_, .on_leave = batch_is_full_};
 }

@@ -33,6 +33,7 @@ class SglangScheduler final : public Scheduler {
  public:
   explicit SglangScheduler(SglangOptions options);
   void next_batch(const SchedulerView& view, BatchPlan& plan) override;
+  void on_repeat() override;
   void on_finish(const RequestView& request) override;
   void on_idle(const SchedulerView& view) override { set_ratio(ratio_init_, view); }
 

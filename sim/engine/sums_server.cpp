@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "sim/base/assert.hpp"
+#include "sim/engine/ordered_queue.hpp"
 #include "sim/engine/server.hpp"
 
 namespace {
@@ -46,44 +47,6 @@ class SumsServer final : public Server {
   struct Shorter {
     bool operator()(const Entry& a, const Entry& b) const { return a.key < b.key; }
   };
-  /// Entries by priority. Those that come in order (ends of equally long answers do) wait in a
-  /// line, the others in a heap.
-  template <class Order>
-  class Queue {
-   public:
-    bool empty() const { return line_.empty() && heap_.empty(); }
-    std::size_t size() const { return line_.size() + heap_.size(); }
-    const Entry& top() const { return line_is_next() ? line_.front() : heap_.front(); }
-    void push(const Entry& e) {
-      if (line_.empty() || !Order{}(line_.back(), e)) {
-        line_.push_back(e);
-        return;
-      }
-      heap_.push_back(e);
-      std::push_heap(heap_.begin(), heap_.end(), Order{});
-    }
-    void pop() {
-      if (line_is_next()) {
-        line_.pop_front();
-        return;
-      }
-      std::pop_heap(heap_.begin(), heap_.end(), Order{});
-      heap_.pop_back();
-    }
-    template <class Drop>
-    void erase_if(Drop drop) {
-      std::erase_if(line_, drop);
-      std::erase_if(heap_, drop);
-      std::make_heap(heap_.begin(), heap_.end(), Order{});
-    }
-
-   private:
-    bool line_is_next() const {
-      return heap_.empty() || (!line_.empty() && !Order{}(line_.front(), heap_.front()));
-    }
-    std::deque<Entry> line_;
-    std::vector<Entry> heap_;
-  };
   /// Requests whose last token came with the same pass with prompts.
   struct Fresh {
     TimePoint at;
@@ -100,9 +63,12 @@ class SumsServer final : public Server {
     const std::int64_t rest = tokens % sizes_.page_size;
     return rest < 0 ? rest + sizes_.page_size : rest;
   }
-  // Those whose kv fills its last page: the next token needs another one.
-  std::int64_t pages_of_next(std::int64_t decode_passes) const {
-    return by_residue_[static_cast<std::size_t>(residue(-decode_passes))];
+  // Those whose kv fills its last page before the next pass: its token needs another one.
+  std::int64_t pages_of_next() const { return by_residue_[filling_]; }
+  // `filling_` is the residue of -launched_.
+  void launch_one() {
+    ++launched_;
+    filling_ = (filling_ == 0 ? by_residue_.size() : filling_) - 1;
   }
 
   void start_decoding(Request& r, Run& u) {
@@ -195,12 +161,13 @@ class SumsServer final : public Server {
       reserve_below(get(e.id), run(e.id), +1);
     }
     view.decoding = decoding_;
-    view.decode_pages = pages_of_next(launched_);
+    view.decode_pages = pages_of_next();
     view.reserved_tokens = reserved_ - reserving_ * collected_ + clipped_ * sizes_.reserve_clip;
     // The first token of those whose prompt is just being computed is not known yet.
-    for (const auto& pass : in_flight_) {
-      if (pass->decode_number > 0) continue;
-      for (const Member& m : pass->extended)
+    for (std::size_t i = 0; i < in_flight_.size(); ++i) {
+      const Pass& pass = in_flight_[i];
+      if (pass.decode_number > 0) continue;
+      for (const Member& m : pass.extended)
         if (m.makes_token && m.still_there() &&
             may_make(*m.request, run(*m.request)) < sizes_.reserve_clip)
           ++view.reserved_tokens;
@@ -210,8 +177,8 @@ class SumsServer final : public Server {
   std::int64_t decoding() const override { return decoding_; }
 
   void grow_running() override {
-    cache_->take(pages_of_next(launched_));
-    ++launched_;
+    cache_->take(pages_of_next());
+    launch_one();
     note_pages();
   }
 
@@ -248,7 +215,9 @@ class SumsServer final : public Server {
                                                         (decoding_ - below_cap_) * sparse_top_k_
                                                   : s.decode_kv_tokens;
     s.kv_max = kv_max();
-    if (!wants_lengths_) return;
+    if (wants_lengths_) gather_lengths(pass);
+  }
+  [[gnu::noinline]] void gather_lengths(Pass& pass) {
     for (RequestId id = first_; id >= 0; id = run(id).after)
       if (run(id).decodes) pass.kv_each.push_back(run(id).offset + launched_);
   }
@@ -283,18 +252,21 @@ class SumsServer final : public Server {
 
   void launched(Pass& pass) override {
     if (pass.decode_number == 0) return;
-    while (!finishes_.empty() && finishes_.top().key <= launched_) {
-      const Entry e = finishes_.top();
-      finishes_.pop();
-      if (!stays(e)) continue;
-      Request& r = get(e.id);
-      Run& u = run(e.id);
-      SIM_ASSERT(e.key == launched_);
-      pass.finishing.push_back({&r, r.serial, r.retractions, true});
-      if (rules_.skips_finished && r.output == r.max_new) {
-        stop_decoding(u);
-        hold_.reset();  // which is of everybody who decodes
-      }
+    while (!finishes_.empty() && finishes_.top().key <= launched_) makes_last_token(pass);
+  }
+  // Who comes to its end first makes its last token in the pass. Apart, as are others that few
+  // passes need: what every pass runs through has fewer registers to save.
+  [[gnu::noinline]] void makes_last_token(Pass& pass) {
+    const Entry e = finishes_.top();
+    finishes_.pop();
+    if (!stays(e)) return;
+    Request& r = get(e.id);
+    Run& u = run(e.id);
+    SIM_ASSERT(e.key == launched_);
+    pass.finishing.push_back({&r, r.serial, r.retractions, true});
+    if (rules_.skips_finished && r.output == r.max_new) {
+      stop_decoding(u);
+      somebody_left();
     }
   }
 
@@ -324,13 +296,14 @@ class SumsServer final : public Server {
       if (collected_ > u.joined) r.last_token = last_decode_;
     }
     // Its token in the pass in flight is lost, or kept and then followed by itself.
-    for (const auto& pass : in_flight_) {
-      const bool prefills = pass->number == u.prefill_pass;
+    for (std::size_t i = 0; i < in_flight_.size(); ++i) {
+      Pass& pass = in_flight_[i];
+      const bool prefills = pass.number == u.prefill_pass;
       const bool decodes =
-          pass->decode_number > u.joined && (u.decodes || pass->decode_number <= u.left);
+          pass.decode_number > u.joined && (u.decodes || pass.decode_number <= u.left);
       if (!prefills && !decodes) continue;
-      if (decodes) ++pass->dropped;
-      if (rules_.keeps_token_in_flight) pass->kept.push_back({&r, r.serial, r.retractions, true});
+      if (decodes) ++pass.dropped;
+      if (rules_.keeps_token_in_flight) pass.kept.push_back({&r, r.serial, r.retractions, true});
     }
     leave(r, u);
   }
@@ -345,7 +318,9 @@ class SumsServer final : public Server {
     }
     SIM_ASSERT(live == pass.record.shape.decode_sequences - pass.dropped);
     counts_.tokens_made += live;
-    counts_.dummy_tokens += pass.dropped - (rules_.keeps_token_in_flight ? kept_decodes(pass) : 0);
+    if (pass.dropped > 0)
+      counts_.dummy_tokens +=
+          pass.dropped - (rules_.keeps_token_in_flight ? kept_decodes(pass) : 0);
     streaming_ = live;
     fresh_.clear();
     last_decode_ = at_client;
@@ -366,14 +341,14 @@ class SumsServer final : public Server {
   }
 
   // A running request's last token is in.
-  void end(Request& r, TimePoint at_client) {
+  [[gnu::noinline]] void end(Request& r, TimePoint at_client) {
     Run& u = run(r);
     write_back(r);
     SIM_ASSERT(r.generated == r.output);
     r.last_token = at_client;
     if (u.decodes)
-      for (const auto& later : in_flight_)
-        if (later->decode_number > u.joined) ++later->dropped;
+      for (std::size_t i = 0; i < in_flight_.size(); ++i)
+        if (in_flight_[i].decode_number > u.joined) ++in_flight_[i].dropped;
     leave(r, u);
     finish(r, at_client);
   }
@@ -443,7 +418,7 @@ class SumsServer final : public Server {
 
   bool repeats_decode() const override {
     return hold_->passes > 0 && now_ < hold_->until && decoding_ > 0 &&
-           pages_of_next(launched_) <= cache_->available();
+           pages_of_next() <= cache_->available();
   }
 
   bool jump() override {
@@ -453,7 +428,7 @@ class SumsServer final : public Server {
     if (decoding_ == 0 || prefilling_ || !fresh_.empty() || finishes_.empty()) return false;
     if (streaming_ != decoding_) return false;
     if (depth == 2) {
-      const Pass& p = *in_flight_.front();
+      const Pass& p = in_flight_[0];
       if (!p.extended.empty() || p.record.batch != decoding_ || p.dropped > 0 ||
           !p.finishing.empty() || !p.kept.empty())
         return false;
@@ -474,9 +449,9 @@ class SumsServer final : public Server {
     if (hold_->on_arrival) stop = std::min(stop, next_arrival());
     const Duration after = decoding_ * host_.per_sequence;
     // The second choice waits for the results of the pass in flight.
-    if (depth == 2 && in_flight_.front()->record.finished + after >= stop) return false;
+    if (depth == 2 && in_flight_[0].record.finished + after >= stop) return false;
 
-    Pass& next = *next_;
+    Pass& next = in_flight_.next();
     next.clear();
     PassRecord& record = next.record;
     PassShape& s = record.shape;
@@ -504,7 +479,7 @@ class SumsServer final : public Server {
       c.to_second = host_.per_step + t.span + after;
       c.period = c.to_second + growth;
       c.growth = growth;
-    } else if (const TimePoint done = in_flight_.front()->record.finished;
+    } else if (const TimePoint done = in_flight_[0].record.finished;
                now_ + issue <= done && now_ + host_.per_step + t.span <= done + t.device &&
                after + issue <= t.device &&
                after + host_.per_step + (prices_.ramp_at(1).span - prices_.ramp_at(1).device) <=
@@ -548,13 +523,14 @@ class SumsServer final : public Server {
     return true;
   }
 
-  // Goes ahead by n passes, the last of which is `next_`; `growth` is what the GPU needs more for
+  // Goes ahead by n passes, the last of which is at next(); `growth` is what the GPU needs more for
   // each.
   void apply_jump(const Choices& c, std::int64_t n, Duration growth) {
-    Pass& next = *next_;
+    Pass& next = in_flight_.next();
     const std::int64_t page = page_size();
     std::int64_t pages = n / page * decoding_;
-    for (std::int64_t k = 0; k < n % page; ++k) pages += pages_of_next(launched_ + k);
+    for (std::int64_t k = 0; k < n % page; ++k) pages += pages_of_next(), launch_one();
+    launched_ += n / page * page;
     cache_->take(pages);
     note_pages();
     const std::int64_t capped_gain = sparse_top_k_ > 0 ? below_cap_ : decoding_;
@@ -562,12 +538,12 @@ class SumsServer final : public Server {
     s.decode_kv_tokens += (n - 1) * decoding_;
     s.decode_kv_tokens_capped += (n - 1) * capped_gain;
     s.kv_max += n - 1;
-    launched_ += n;
     cross_cap();
     counts_.passes += n;
     counts_.decode_passes += n;
     counts_.tokens_made += n * decoding_;
     hold_->passes -= n;
+    setup_.scheduler->on_repeat();
     next.decode_number = launched_;
     next.number = counts_.passes;
     next.record.free_pages = cache_->available();
@@ -587,12 +563,13 @@ class SumsServer final : public Server {
     run.last = next.record;
     const Duration device_first = next.record.device - (n - 1) * growth;
     if (sizes_.loop_depth == 2) {
-      run.device = in_flight_.front()->record.device + sum(device_first, growth, n - 1);
+      run.device = in_flight_[0].record.device + sum(device_first, growth, n - 1);
       run.last.shape.decode_kv_tokens -= decoding_;
       run.last.shape.decode_kv_tokens_capped -= capped_gain;
       run.last.shape.kv_max -= 1;
       run.last.device -= growth;
-      std::swap(in_flight_.front(), next_);
+      in_flight_.push();
+      in_flight_.pop();
     } else {
       run.device = sum(device_first, growth, n);
     }
@@ -604,7 +581,6 @@ class SumsServer final : public Server {
     deliver(c.at(n - 1), [&](TimePoint t) { return c.at(c.before(t, n)); });
   }
 
-  std::unique_ptr<Pass> next_ = std::make_unique<Pass>();  // the last one of a jump
   std::vector<Run> runs_;
   RequestId first_ = -1, last_ = -1;  // of the running, in the order they joined
   std::int64_t joins_ = 0;
@@ -613,10 +589,11 @@ class SumsServer final : public Server {
   std::int64_t collected_passes_ = 0;  // passes whose results are in
   std::int64_t decoding_ = 0, offsets_ = 0;
   std::vector<std::int64_t> by_residue_;  // of offset modulo page size
+  std::size_t filling_ = 0;
   std::int64_t below_cap_ = 0, below_cap_offsets_ = 0;
   std::int64_t reserving_ = 0, reserved_ = 0, clipped_ = 0;
-  Queue<Later> finishes_, crossings_, clips_;
-  Queue<Shorter> longest_;
+  OrderedQueue<Entry, Later> finishes_, crossings_, clips_;
+  OrderedQueue<Entry, Shorter> longest_;
   std::int64_t streaming_ = 0;  // whose last token came with the last decode pass
   TimePoint last_decode_;       // at the client
   std::vector<Fresh> fresh_;

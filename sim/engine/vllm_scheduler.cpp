@@ -106,7 +106,9 @@ void VllmScheduler::next_batch(const SchedulerView& view, BatchPlan& plan) {
       }
     }
   }
-  // Refused for want of blocks or a seat: so it stays until somebody finishes.
-  if (plan.decode && plan.extend.empty() && plan.retracted == 0 && !half)
-    plan.hold = Hold{.on_arrival = !refused};
+  if (plan.idle() || plan.retracted > 0 || half) return;
+  // Nobody waits any more: all that comes is decoding. Or else somebody is refused for want of
+  // blocks or a seat: so it stays until somebody leaves.
+  if (!refused || (plan.decode && plan.extend.empty()))
+    plan.hold = Hold{.on_arrival = !refused, .on_leave = refused};
 }

@@ -28,14 +28,19 @@ std::int64_t lower_end(std::size_t bucket) {
 
 void GapHistogram::clear() { *this = {}; }
 
+void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
+  buckets_[bucket_of(ps)] += weight;
+}
+
 void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
-  if (!buckets_.empty()) return bucket(ps, weight);
-  if (!exact_.empty() && exact_.back().first == ps) {
+  if (!buckets_.empty())
+    bucket(ps, weight);
+  else if (!exact_.empty() && exact_.back().first == ps)
     exact_.back().second += weight;
-    return;
-  }
-  if (exact_.size() == 2 * exact_most && !make_room()) return bucket(ps, weight);
-  exact_.emplace_back(ps, weight);
+  else if (exact_.size() < 2 * exact_most || make_room())
+    exact_.emplace_back(ps, weight);
+  else
+    bucket(ps, weight);
 }
 
 // Equal gaps become one. With more than `exact_most` different ones the list counts as full.
@@ -56,20 +61,20 @@ bool GapHistogram::make_room() {
   return false;
 }
 
-void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
-  buckets_[bucket_of(ps)] += weight;
-}
-
 void GapHistogram::add(Duration gap, Duration step, std::int64_t n, std::int64_t weight) {
   if (n <= 0 || weight <= 0) return;
   count_ += n * weight;
+  if (n > 1 && step != Duration()) return rising(gap, step, n, weight);
+  const double a = gap.ms(), m = static_cast<double>(n), w = static_cast<double>(weight);
+  sum_ms_ += w * (m * a);
+  squares_ms_ += w * (m * a * a);
+  one(gap.ps(), n * weight);
+}
+
+[[gnu::noinline]] void GapHistogram::rising(Duration gap, Duration step, std::int64_t n,
+                                            std::int64_t weight) {
   const double a = gap.ms(), d = step.ms(), m = static_cast<double>(n),
                w = static_cast<double>(weight);
-  if (step == Duration()) {
-    sum_ms_ += w * (m * a);
-    squares_ms_ += w * (m * a * a);
-    return one(gap.ps(), n * weight);
-  }
   sum_ms_ += w * (m * a + d * m * (m - 1) / 2);
   squares_ms_ += w * (m * a * a + a * d * m * (m - 1) + d * d * (m - 1) * m * (2 * m - 1) / 6);
   for (std::int64_t k = 0; k < n;) {

@@ -31,6 +31,8 @@ std::pair<std::int64_t, std::int64_t> piece_around(std::int64_t x) {
   return {from, from + (std::int64_t{1} << shift)};
 }
 
+constexpr std::size_t rows_a_page = 64;
+
 // The longest sequence counts rounded up to a knot.
 std::int64_t rounded_up(std::int64_t kv_max) {
   const auto [from, to] = piece_around(kv_max);
@@ -53,7 +55,6 @@ bool on_a_line(const PassShape& pass, bool captured) {
 PriceList::PriceList(const StepModel& step)
     : step_(step), launch_{step.graph_launch(false), step.graph_launch(true)} {
   const auto& blocks = step.graph().blocks;
-  std::vector<Segment> segments;
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     Block block;
     block.repeat = blocks[b].repeat;
@@ -65,41 +66,50 @@ PriceList::PriceList(const StepModel& step)
         if (const auto* mla = std::get_if<MlaOp>(&ops[i].work)) v.capped = mla->top_k > 0;
         v.on_max = std::holds_alternative<IndexerOp>(ops[i].work);
         on_max_ |= v.on_max;
-        block.parts.push_back({-1, static_cast<int>(varying_.size())});
+        block.parts.push_back({Part::Kind::varying, varying_.size()});
         varying_.push_back(std::move(v));
         ++i;
         continue;
       }
-      Segment s;
-      s.block = b;
-      s.first = i;
-      s.by_rows = by_rows(ops[i]);
-      while (i < ops.size() && !varies(ops[i]) && by_rows(ops[i]) == s.by_rows) ++i;
-      s.last = i;
-      block.parts.push_back({static_cast<int>(segments.size()), -1});
-      segments.push_back(std::move(s));
+      const bool rows = by_rows(ops[i]);
+      const std::size_t first = i;
+      while (i < ops.size() && !varies(ops[i]) && by_rows(ops[i]) == rows) ++i;
+      block.parts.push_back(
+          {rows ? Part::Kind::by_rows : Part::Kind::by_tokens, segments_[rows].size()});
+      segments_[rows].push_back({b, first, i});
     }
     blocks_.push_back(std::move(block));
   }
-  segments_[0] = segments;
-  segments_[1] = std::move(segments);
   times_.resize(varying_.size());
   repeats_.resize(varying_.size());
   for (const Block& block : blocks_)
     for (const Part& part : block.parts)
-      if (part.varying >= 0) repeats_[static_cast<std::size_t>(part.varying)] = block.repeat;
+      if (part.kind == Part::Kind::varying) repeats_[part.index] = block.repeat;
 }
 
-const Timeline& PriceList::fixed(Segment& s, const PassShape& pass, bool captured) {
-  const std::int64_t rows = s.by_rows ? pass.heads_rows : pass.tokens();
-  const auto at = static_cast<std::size_t>(rows);
-  constexpr std::size_t page_size = 64;
-  if (s.known.size() <= at / page_size) s.known.resize(at / page_size + 1);
-  auto& page = s.known[at / page_size];
-  if (page.empty()) page.resize(page_size);
-  auto& known = page[at % page_size];
-  if (!known) known = step_.stretch(step_.graph().blocks[s.block], s.first, s.last, pass, captured);
-  return *known;
+// What is not known yet is worked out apart: what every pass runs through stays short.
+inline const Timeline* PriceList::fixed(bool by_rows, const PassShape& pass, bool captured) {
+  const auto rows = static_cast<std::size_t>(by_rows ? pass.heads_rows : pass.tokens());
+  const Fixed& pages = fixed_[captured][by_rows];
+  if (rows / rows_a_page < pages.size())
+    if (const auto& page = pages[rows / rows_a_page]; !page.empty())
+      if (const auto& known = page[rows % rows_a_page]; !known.empty()) return known.data();
+  return new_fixed(by_rows, pass, captured);
+}
+
+[[gnu::noinline]] const Timeline* PriceList::new_fixed(bool by_rows, const PassShape& pass,
+                                                       bool captured) {
+  const auto rows = static_cast<std::size_t>(by_rows ? pass.heads_rows : pass.tokens());
+  Fixed& pages = fixed_[captured][by_rows];
+  if (pages.size() <= rows / rows_a_page) pages.resize(rows / rows_a_page + 1);
+  auto& page = pages[rows / rows_a_page];
+  if (page.empty()) page.resize(rows_a_page);
+  auto& known = page[rows % rows_a_page];
+  if (known.empty())
+    for (const Segment& s : segments_[by_rows])
+      known.push_back(
+          step_.stretch(step_.graph().blocks[s.block], s.first, s.last, pass, captured));
+  return known.data();
 }
 
 Duration PriceList::captured_fixed(bool by_rows, const PassShape& pass) {
@@ -109,11 +119,8 @@ Duration PriceList::captured_fixed(bool by_rows, const PassShape& pass) {
   auto& known = all[at];
   if (!known) {
     known = Duration();
-    for (const Block& block : blocks_)
-      for (const Part& part : block.parts)
-        if (part.segment >= 0)
-          if (auto& s = segments_[1][static_cast<std::size_t>(part.segment)]; s.by_rows == by_rows)
-            *known += block.repeat * fixed(s, pass, true).device;
+    const Timeline* each = fixed(by_rows, pass, true);
+    for (const Segment& s : segments_[by_rows]) *known += blocks_[s.block].repeat * each++->device;
   }
   return *known;
 }
@@ -129,8 +136,9 @@ const PriceList::Piece& PriceList::decode_piece(Varying& v, std::int64_t batch,
   return piece;
 }
 
-PriceList::Piece PriceList::new_piece(Varying& v, std::int64_t batch, std::int64_t argument,
-                                      std::int64_t kv_max) {
+[[gnu::noinline]] PriceList::Piece PriceList::new_piece(Varying& v, std::int64_t batch,
+                                                        std::int64_t argument,
+                                                        std::int64_t kv_max) {
   kv_max = rounded_up(kv_max);
   auto [from, to] = piece_around(argument);
   from = std::max(from, batch);  // every sequence has a token
@@ -170,16 +178,12 @@ Duration PriceList::varying(Varying& v, const PassShape& pass) {
     for (const std::int64_t x : {pass.extend_tokens, pass.extend_tokens_max, pass.extend_pairs,
                                  pass.extend_pairs_capped, v.on_max ? pass.kv_max : 0})
       key = mix(key, x);
-    constexpr std::size_t prompts_most = 65'536;  // where every prompt is another
-    if (v.prompts.size() == prompts_most) v.prompts.clear();
-    const auto [it, fresh] = v.prompts.try_emplace(key);
-    if (fresh) {
+    out += v.prompts.get(key, [&] {
       PassShape prompts = pass;
       prompts.decode_sequences = prompts.decode_kv_tokens = prompts.decode_kv_tokens_capped = 0;
       const LayerBlock none;
-      it->second = step_.time(*v.op, none, prompts);
-    }
-    out += it->second;
+      return step_.time(*v.op, none, prompts);
+    });
   }
   return out;
 }
@@ -194,36 +198,45 @@ Timeline PriceList::compose(const PassShape& pass, bool captured,
     device += step_.residual(pass);
     return whole.then({Duration(), device, device});
   }
+  const Timeline* by_tokens = fixed(false, pass, captured);
+  const Timeline* by_rows = fixed(true, pass, captured);
   for (const Block& block : blocks_) {
     Timeline layer;
-    for (const Part& part : block.parts)
-      if (part.segment >= 0) {
-        layer = layer.then(
-            fixed(segments_[captured][static_cast<std::size_t>(part.segment)], pass, captured));
-      } else {
-        const auto i = static_cast<std::size_t>(part.varying);
-        layer = layer.then(step_.issued(*varying_[i].op, times[i], captured));
-      }
-    whole = whole.then(layer.repeated(block.repeat));
+    for (const Part& part : block.parts) {
+      if (part.kind == Part::Kind::by_tokens)
+        layer.add(by_tokens[part.index]);
+      else if (part.kind == Part::Kind::by_rows)
+        layer.add(by_rows[part.index]);
+      else
+        layer.add(step_.issued(*varying_[part.index].op, times[part.index], captured));
+    }
+    whole.add(layer.repeated(block.repeat));
   }
   const Duration beside = step_.residual(pass);
-  return whole.then({Duration(), beside, beside});
+  whole.add({Duration(), beside, beside});
+  return whole;
 }
 
-const PriceList::Line& PriceList::line(const PassShape& pass) {
-  const auto at = static_cast<std::size_t>(pass.decode_sequences);
-  if (lines_.size() <= at) lines_.resize(at + 1);
-  Line& line = lines_[at];
-  const std::int64_t kv = pass.decode_kv_tokens, capped = pass.decode_kv_tokens_capped;
+inline const PriceList::Line& PriceList::line(const PassShape& pass, std::int64_t padding) {
+  const auto at = static_cast<std::size_t>(pass.decode_sequences + padding);
+  if (at >= lines_.size()) return new_line(pass, padding);
+  const Line& line = lines_[at];
+  const std::int64_t kv = pass.decode_kv_tokens + padding;
+  const std::int64_t capped = pass.decode_kv_tokens_capped + padding;
   if (kv < line.kv_from || kv >= line.kv_to || capped < line.capped_from ||
       capped >= line.capped_to || (on_max_ && rounded_up(pass.kv_max) != line.kv_max))
-    line = new_line(pass);
+    return new_line(pass, padding);
   return line;
 }
 
-PriceList::Line PriceList::new_line(const PassShape& pass) {
+[[gnu::noinline]] const PriceList::Line& PriceList::new_line(const PassShape& real,
+                                                             std::int64_t padding) {
+  const PassShape pass = real.padded_to(real.decode_sequences + padding);
+  const auto at = static_cast<std::size_t>(pass.decode_sequences);
+  if (lines_.size() <= at) lines_.resize(at + 1);
+  Line& out = lines_[at];
   constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
-  Line out;
+  out = {};
   out.kv_to = out.capped_to = any;
   out.kv_max = rounded_up(pass.kv_max);
   out.at_zero = captured_fixed(false, pass) + captured_fixed(true, pass) + step_.residual(pass);
@@ -243,11 +256,22 @@ PriceList::Line PriceList::new_line(const PassShape& pass) {
   return out;
 }
 
-Timeline PriceList::cost(const PassShape& pass, bool captured) {
+Timeline PriceList::cost(const PassShape& pass, std::int64_t padded, bool captured) {
+  const std::int64_t padding = padded - pass.decode_sequences;
+  SIM_ASSERT(padding >= 0);
   if (on_a_line(pass, captured)) {
-    const Duration device = line(pass).at(pass);
+    const Duration device =
+        line(pass, padding)
+            .at(pass.decode_kv_tokens + padding, pass.decode_kv_tokens_capped + padding);
     return launch_[captured].then({Duration(), device, device});
   }
+  return cost_in_parts(pass, padding, captured);
+}
+
+[[gnu::noinline]] Timeline PriceList::cost_in_parts(const PassShape& pass, std::int64_t padding,
+                                                    bool captured) {
+  if (padding > 0)
+    return cost_in_parts(pass.padded_to(pass.decode_sequences + padding), 0, captured);
   for (std::size_t i = 0; i < varying_.size(); ++i) times_[i] = varying(varying_[i], pass);
   return compose(pass, captured, times_);
 }
@@ -262,8 +286,8 @@ DecodeRamp PriceList::ramp(const PassShape& pass, bool captured, std::int64_t re
   };
   ramp_on_line_ = on_a_line(pass, captured);
   if (ramp_on_line_) {
-    const Line& l = line(pass);
-    const Duration device = l.at(pass);
+    const Line& l = line(pass, 0);
+    const Duration device = l.at(pass.decode_kv_tokens, pass.decode_kv_tokens_capped);
     lasts(l.kv_to, pass.decode_kv_tokens, real);
     lasts(l.capped_to, pass.decode_kv_tokens_capped, below_cap);
     if (on_max_) lasts(l.kv_max + 1, pass.kv_max, 1);

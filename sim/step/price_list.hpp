@@ -22,8 +22,12 @@ class PriceList {
  public:
   explicit PriceList(const StepModel& step);
 
-  /// Price of a pass (padded already when captured). Same shape, same answer.
-  Timeline cost(const PassShape& pass, bool captured);
+  /// Price of a pass whose decode sequences are padded to `padded`. Same shape, same answer.
+  Timeline cost(const PassShape& pass, std::int64_t padded, bool captured);
+  /// Price of a pass (padded already when captured).
+  Timeline cost(const PassShape& pass, bool captured) {
+    return cost(pass, pass.decode_sequences, captured);
+  }
   /// The price of a decode pass and of those behind it, in which each of the `real` sequences
   /// gains a token (`below_cap` of them below the sparse top-k); padding gains none.
   DecodeRamp ramp(const PassShape& pass, bool captured, std::int64_t real, std::int64_t below_cap);
@@ -36,11 +40,11 @@ class PriceList {
   /// Operators between two whose time depends on KV lengths, of one kind of row.
   struct Segment {
     std::size_t block = 0, first = 0, last = 0;  // operators [first, last)
-    bool by_rows = false;                        // of sequences with logits, not of tokens
-    // By rows, in pages that are made when they are first asked for: of the thousands of sizes that
-    // prompts may have a run meets few.
-    std::vector<std::vector<std::optional<Timeline>>> known;
   };
+  /// All segments of one kind of row, each priced, by the number of rows: in pages that are made
+  /// when they are first asked for, as of the thousands of sizes that prompts may have a run meets
+  /// few.
+  using Fixed = std::vector<std::vector<std::vector<Timeline>>>;
   struct Piece {
     std::int64_t from = 0, to = 0;  // [from, to) of the argument
     std::int64_t price = 0, slope = 0;
@@ -48,16 +52,44 @@ class PriceList {
 
     std::int64_t at(std::int64_t argument) const { return price + slope * (argument - from); }
   };
+  /// Times by a hash. Where every one is another it stops growing: a new one takes the place of an
+  /// old one.
+  class Memo {
+   public:
+    template <class Work>
+    Duration get(std::uint64_t key, Work work) {
+      key |= 1;  // 0: nothing
+      Entry* e = &at(key);
+      if (e->first != key) {
+        if (++made_ > entries_.size() && entries_.size() < 65'536) grow(), e = &at(key);
+        *e = {key, work()};
+      }
+      return e->second;
+    }
+
+   private:
+    using Entry = std::pair<std::uint64_t, Duration>;
+    Entry& at(std::uint64_t key) { return entries_[key >> 32 & (entries_.size() - 1)]; }
+    void grow() {
+      std::vector<Entry> old(2 * entries_.size());
+      old.swap(entries_);
+      for (const Entry& e : old)
+        if (e.first != 0) at(e.first) = e;
+    }
+    std::vector<Entry> entries_ = std::vector<Entry>(64);
+    std::size_t made_ = 0;
+  };
   struct Varying {
     const Operator* op = nullptr;
     bool capped = false;        // depends on the capped KV sum
     bool on_max = false;        // depends on the longest sequence
     std::vector<Piece> latest;  // of `pieces`, by sequences
     std::unordered_map<std::uint64_t, std::pair<std::int64_t, std::int64_t>> pieces;
-    std::unordered_map<std::uint64_t, Duration> prompts;  // of extend parts, by their sums
+    Memo prompts;  // of extend parts, by a hash of their sums
   };
   struct Part {
-    int segment = -1, varying = -1;
+    enum class Kind { by_tokens, by_rows, varying } kind;
+    std::size_t index;  // among those of its kind
   };
   struct Block {
     int repeat = 1;
@@ -72,16 +104,20 @@ class PriceList {
     Duration at_zero, per_kv, per_capped;
     bool rising = true;  // with each part
 
-    Duration at(const PassShape& pass) const {
-      return at_zero + pass.decode_kv_tokens * per_kv + pass.decode_kv_tokens_capped * per_capped;
+    Duration at(std::int64_t kv, std::int64_t capped) const {
+      return at_zero + kv * per_kv + capped * per_capped;
     }
   };
 
   /// Device time of all of a captured pass that depends on tokens (or on rows) alone.
   Duration captured_fixed(bool by_rows, const PassShape& pass);
-  const Line& line(const PassShape& pass);
-  Line new_line(const PassShape& pass);
-  const Timeline& fixed(Segment& segment, const PassShape& pass, bool captured);
+  /// The line that a captured pass is on once padding is added.
+  const Line& line(const PassShape& pass, std::int64_t padding);
+  const Line& new_line(const PassShape& pass, std::int64_t padding);
+  /// Every segment of one kind of row, in order.
+  const Timeline* fixed(bool by_rows, const PassShape& pass, bool captured);
+  const Timeline* new_fixed(bool by_rows, const PassShape& pass, bool captured);
+  Timeline cost_in_parts(const PassShape& pass, std::int64_t padding, bool captured);
   const Piece& decode_piece(Varying& v, std::int64_t batch, std::int64_t argument,
                             std::int64_t kv_max);
   Piece new_piece(Varying& v, std::int64_t batch, std::int64_t argument, std::int64_t kv_max);
@@ -90,7 +126,8 @@ class PriceList {
 
   const StepModel& step_;
   const Timeline launch_[2];          // eager, captured
-  std::vector<Segment> segments_[2];  // eager, captured
+  std::vector<Segment> segments_[2];  // of tokens, of rows: sequences with logits
+  Fixed fixed_[2][2];                 // eager, captured; by tokens, by rows
   std::vector<Varying> varying_;
   std::vector<Block> blocks_;
   std::vector<Duration> times_;

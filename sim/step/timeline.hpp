@@ -18,9 +18,17 @@ struct Timeline {
     return {n * launch, total, std::max(launch + total, n * launch + total / n)};
   }
 
+  /// Goes on with `next`.
+  void add(const Timeline& next) {
+    span = std::max(span + next.device, host + next.span);
+    host += next.host;
+    device += next.device;
+  }
   /// This stretch, then `next`.
   Timeline then(const Timeline& next) const {
-    return {host + next.host, device + next.device, std::max(span + next.device, host + next.span)};
+    Timeline both = *this;
+    both.add(next);
+    return both;
   }
 
   /// This stretch `n` times in a row.

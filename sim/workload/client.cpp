@@ -25,8 +25,9 @@ Load::Sending Client::next() {
     out = {&ahead_, clock_ + ahead_.send_at, sent_};
     if (plan_.max_concurrency) out.at = std::max(out.at, places_.front());
   }
-  if (!turns_.empty() && (!out.request || turns_.top().at <= out.at))
-    out = {&turn_requests_[turns_.top().place], turns_.top().at, sent_};
+  if (turns_.empty()) return out;
+  const Turn& turn = turns_.top();
+  if (!out.request || turn.at <= out.at) out = {&turn_requests_[turn.place], turn.at, sent_};
   return out;
 }
 
@@ -50,12 +51,12 @@ void Client::take() {
   has_ahead_ = source_->next(ahead_);
 }
 
-void Client::ended(std::int64_t index, std::int64_t session, TimePoint at_client) {
+bool Client::ended(std::int64_t index, std::int64_t session, TimePoint at_client) {
   if (index < 0) {
     warming_ = false;
     warm_up_at_ = at_client;
     if (++warmed_up_ == plan_.warm_up.size()) begin(at_client + plan_.pause_after_warm_up);
-    return;
+    return true;
   }
   // The next turn of a session keeps its place.
   if (session >= 0) {
@@ -68,8 +69,10 @@ void Client::ended(std::int64_t index, std::int64_t session, TimePoint at_client
     if (source_->next_turn(session, turn)) {
       free_turns_.pop_back();
       turns_.push({at_client + turn.send_at, turns_made_++, place});
-      return;
+      return true;
     }
   }
-  if (plan_.max_concurrency) places_.push_back(at_client);
+  if (!plan_.max_concurrency) return false;
+  places_.push_back(at_client);
+  return true;
 }

@@ -2,11 +2,11 @@
 
 #include <deque>
 #include <memory>
-#include <queue>
 #include <vector>
 
 #include "sim/engine/load.hpp"
 #include "sim/engine/observer.hpp"
+#include "sim/engine/ordered_queue.hpp"
 #include "sim/workload/workload.hpp"
 
 /// Plays a plan: warm-up requests one by one, a pause, then the benchmark, whose clock it
@@ -18,15 +18,17 @@ class Client final : public Load {
 
   Sending next() override;
   void take() override;
-  void ended(std::int64_t index, std::int64_t session, TimePoint at_client) override;
+  bool ended(std::int64_t index, std::int64_t session, TimePoint at_client) override;
 
  private:
   struct Turn {
     TimePoint at;
     std::int64_t number;  // ties: first come, first served
     std::size_t place;    // in `turn_requests_`
-    bool operator>(const Turn& other) const {
-      return at != other.at ? at > other.at : number > other.number;
+  };
+  struct Later {
+    bool operator()(const Turn& a, const Turn& b) const {
+      return a.at != b.at ? a.at > b.at : a.number > b.number;
     }
   };
   void begin(TimePoint at);
@@ -45,7 +47,7 @@ class Client final : public Load {
   bool has_ahead_ = false;
   // When the free places behind the semaphore became free, in order.
   std::deque<TimePoint> places_;
-  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
+  OrderedQueue<Turn, Later> turns_;
   std::deque<PlannedRequest> turn_requests_;
   std::vector<std::size_t> free_turns_;  // places of `turn_requests_`
   std::int64_t turns_made_ = 0, sent_ = 0;

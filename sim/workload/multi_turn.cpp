@@ -31,7 +31,7 @@ struct Turn {
 class Session {
  public:
   Session(const Shape& shape, std::int64_t number)
-      : shape_(&shape), random_(shape.seed, fmt::format("multi_turn session {}", number)) {}
+      : shape_(&shape), random_(shape.seed, "multi_turn session ", number) {}
 
   Turn next() {
     const int fresh = turn_++ == 0 ? shape_->first_input : shape_->input;
@@ -64,7 +64,9 @@ class Conversations final : public RequestSource {
     if (started_ == shape_.sessions) return false;
     const std::int64_t number = started_++;
     auto [it, fresh] = under_way_.emplace(number, Talk{Session(shape_, number), {}, 0});
-    it->second.history = Content(0, shape_.system_prompt);
+    Content& history = it->second.history;
+    history.reserve(static_cast<std::size_t>(std::min(2 * shape_.turns, 64)) + 1);
+    history.append({0, 0, shape_.system_prompt});
     turn(number, it->second, r);
     r.send_at = Duration();
     if (shape_.per_second < 1e300) {

@@ -63,10 +63,12 @@ struct Drawn {
   std::vector<Duration> send_at;
   std::int64_t prefix = 0;
 
+  /// The others are unlike any: only the first may be sent again, as a warm-up.
+  bool names_prompt(std::size_t i) const { return i == 0 || prefix > 0; }
   /// Streams: the shared prefix 0, then one for each prompt.
   Content prompt(std::size_t i) const {
     const auto own = static_cast<std::int64_t>(i) + 1;
-    if (prefix == 0) return i == 0 ? Content(own, input[i]) : Content();
+    if (prefix == 0) return Content(own, input[i]);
     return prompt_of({{0, 0, prefix}, {own, 0, input[i] - prefix}});
   }
 };
@@ -80,7 +82,11 @@ class VllmBench final : public RequestSource {
     r.input = drawn_->input[index_];
     r.output = drawn_->output[index_];
     r.send_at = drawn_->send_at[index_];
-    r.prompt = drawn_->prompt(index_++);
+    if (drawn_->names_prompt(index_))
+      r.prompt = drawn_->prompt(index_);
+    else
+      r.prompt.clear();
+    ++index_;
     return true;
   }
 

@@ -88,9 +88,9 @@ class Watch final : public Scheduler, public Observer {
       : inner_(std::move(inner)), held_(held), through_arrivals_(through_arrivals) {}
 
   void next_batch(const SchedulerView& view, BatchPlan& plan) override {
-    const bool in_force = hold_ && !finished_ && !(hold_->on_arrival && arrived_) &&
-                          hold_->passes > 0 && view.now < hold_->until &&
-                          view.decode_pages <= view.kv.available();
+    const bool in_force = hold_ && !(hold_->on_leave && finished_) &&
+                          !(hold_->on_arrival && arrived_) && hold_->passes > 0 &&
+                          view.now < hold_->until && view.decode_pages <= view.kv.available();
     const bool empty = view.running == 0 && !view.prefilling &&
                        view.kv.available() == view.total_pages && !view.waiting.empty();
     inner_->next_batch(view, plan);
@@ -106,11 +106,12 @@ class Watch final : public Scheduler, public Observer {
       if (hold_) --hold_->passes;
       arrived_ = finished_ = false;
     }
-    if (plan.hold) RC_ASSERT(plan.decode && plan.extend.empty());
+    if (plan.hold) RC_ASSERT(!plan.idle() && plan.retracted == 0);
     turned_away_ = empty && plan.idle() ? turned_away_ + 1 : 0;
     RC_ASSERT(turned_away_ < 2);
     if (plan.idle()) RC_ASSERT(view.kv.decoding() == 0);
   }
+  void on_repeat() override { inner_->on_repeat(); }
   void on_finish(const RequestView& r) override { inner_->on_finish(r); }
   void on_idle(const SchedulerView& view) override { inner_->on_idle(view); }
   void on_queued(const Request&) override { arrived_ = true; }

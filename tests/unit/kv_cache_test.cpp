@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "sim/engine/kv_cache.hpp"
+#include "sim/engine/runs.hpp"
 
 namespace {
 
@@ -178,4 +179,28 @@ TEST_CASE(
   CHECK(pool.cached(of(1, 8)) == 0);
   CHECK(pool.cache->unused() == 1);
   CHECK(pool.cached(of(2, 8)) == 8);
+}
+
+TEST_CASE("a place in a content is the same from its end as from its beginning") {
+  Content content(1, 5);
+  for (int i = 0; i < 4; ++i) content = then(content, 2 + i, 1 + 3 * i);
+  CHECK(content.tokens() == 5 + 1 + 4 + 7 + 10);
+  for (std::int64_t tokens = 0; tokens <= content.tokens(); ++tokens) {
+    RunCursor forward(content);
+    forward.advance(tokens);
+    const RunCursor back(content, tokens);
+    REQUIRE(back.at_end() == forward.at_end());
+    if (!back.at_end()) CHECK(back.run() == forward.run());
+  }
+}
+
+TEST_CASE("runs lose their last tokens") {
+  Runs runs;
+  const Content content = then(then(of(1, 5), 2, 3), 3, 4);
+  append_runs(runs, RunCursor(content), 12);
+  drop_last(runs, 2);
+  CHECK(runs.back() == Segment{3, 0, 2});
+  drop_last(runs, 5);  // the rest of the third run and all of the second
+  REQUIRE(runs.size() == 1);
+  CHECK(runs.back() == Segment{1, 0, 5});
 }

@@ -283,3 +283,30 @@ TEST_CASE("a ramp that does not change goes on for a million passes") {
   CHECK(ramp.good_for == std::int64_t{1} << 20);
   CHECK(ramp.device_step == Duration());
 }
+
+TEST_CASE("padding costs what sequences of one KV token do") {
+  CHECK(rc::check([] {
+    const int top_k = one_in(2) ? 1 << draw(4, 10) : 0;
+    const auto box = draw_box(top_k);
+    PriceList list(*box->model), other(*box->model);
+    for (int i = 0; i < 4; ++i) {
+      const PassShape p = draw_decode(top_k).pass;
+      const std::int64_t padded = p.decode_sequences + draw(0, 8);
+      for (const bool captured : {false, true})
+        check_equal(list.cost(p, padded, captured), other.cost(p.padded_to(padded), captured));
+    }
+  }));
+}
+
+TEST_CASE("prompts are priced the same while the table of them grows") {
+  CHECK(rc::check([] {
+    const auto box = draw_box(0);
+    PriceList list(*box->model);
+    const int past = draw(0, 3000);
+    for (int round = 0; round < 2; ++round)
+      for (int n = 1; n <= 200; ++n) {
+        const PassShape p = PassShape::extend(n, past, 0);
+        check_equal(list.cost(p, false), box->model->cost(p, false));
+      }
+  }));
+}

@@ -524,6 +524,7 @@ TEST_CASE("a decode holds until somebody arrives, or through arrivals while the 
   auto plan = t.ask(s);
   REQUIRE(plan.hold);
   CHECK(plan.hold->on_arrival);
+  CHECK_FALSE(plan.hold->on_leave);
   CHECK(plan.hold->until == TimePoint::never());
   // Refused for want of pages: nothing but a finish opens the queue again.
   t.free_pages = 5;
@@ -532,6 +533,7 @@ TEST_CASE("a decode holds until somebody arrives, or through arrivals while the 
   REQUIRE(s.batch_is_full());
   REQUIRE(plan.hold);
   CHECK_FALSE(plan.hold->on_arrival);
+  CHECK(plan.hold->on_leave);
 }
 
 TEST_CASE("no hold on a prefill, beside a cut request or after a retraction") {

@@ -226,15 +226,30 @@ TEST_CASE("vLLM: a decode holds until somebody arrives, or through arrivals once
   auto plan = t.ask(s);
   REQUIRE(plan.hold);
   CHECK(plan.hold->on_arrival);
+  CHECK_FALSE(plan.hold->on_leave);
   t.waiting = {queued(2, 5, 5)};  // no seat
   plan = t.ask(s);
   REQUIRE(plan.hold);
   CHECK_FALSE(plan.hold->on_arrival);
+  CHECK(plan.hold->on_leave);
   t.running.pop_back();
   t.free_pages = 3;  // no block
   plan = t.ask(s);
   REQUIRE(plan.hold);
   CHECK_FALSE(plan.hold->on_arrival);
+}
+
+TEST_CASE("vLLM: behind a pass that takes in all who wait, all that comes is decoding") {
+  auto s = scheduler(64);
+  Table t;
+  t.running = {decoding(0, 10, 10, 3)};
+  t.waiting = {queued(1, 5, 5)};
+  auto plan = t.ask(s);
+  REQUIRE(plan.hold);
+  CHECK(plan.hold->on_arrival);
+  CHECK_FALSE(plan.hold->on_leave);
+  t.waiting = {queued(1, 70, 5)};  // cut: its rest is to come
+  CHECK_FALSE(t.ask(s).hold);
 }
 
 TEST_CASE("vLLM: a preempted request is first in the queue again") {
