@@ -1,7 +1,7 @@
 // A recorded trace, replayed at its own times: Azure, BurstGPT, Mooncake, Qwen-Bailian, or a CSV or
 // JSON lines of one's own. The clock starts at the trace's first request, or at `start` after it.
-// Where a trace tells hash_ids, equal ids are equal blocks of the prompt; a CSV may name the earlier
-// request whose beginning a prompt repeats, and how much of it. Requests without a prompt
+// Where a trace tells hash_ids, equal ids are equal blocks of the prompt; a CSV may name the
+// earlier request whose beginning a prompt repeats, and how much of it. Requests without a prompt
 // or an answer (BurstGPT marks failures so) are left out and counted.
 // Leaves out: what the answers say, so that a later turn repeats its prompt but finds no answer
 // cached beyond the blocks that the trace itself repeats; sessions that wait for their answers.
