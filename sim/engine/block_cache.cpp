@@ -9,8 +9,8 @@
 // counts of blocks that say nothing; its head eats a copy from the last block on.
 //
 // Source: vllm-project/vllm, v1/core/block_pool.py (@002f3491; unchanged in what is modelled here
-// in 2026-05). Left out: the null block, several KV groups, extra keys. What a request generates is
-// cached when it leaves, not block by block: nobody can ask for it earlier.
+// in 2026-05). Left out: several KV groups, extra keys; the null block is taken off the pool. What
+// a request generates is cached when it leaves, not block by block: nobody can ask for it earlier.
 
 #include <utility>
 #include <vector>

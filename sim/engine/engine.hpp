@@ -42,6 +42,7 @@ struct EngineSizes {
   Bytes kv_bytes;    // of the pool, per GPU
   Tokens kv_tokens;  // of the pool, whole pages
   int page_size = 1;
+  int null_pages = 0;  // of the pool, which no request gets
   int max_running_requests = 0;
   std::int64_t max_request_tokens = 0;  // prompt and output together; longer prompts are rejected
   int chunked_prefill_size = 0;

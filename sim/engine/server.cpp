@@ -15,7 +15,8 @@ constexpr TimePoint last_moment = TimePoint::at(Duration::max());
 std::unique_ptr<KvCache> make_cache(const EngineSizes& sizes) {
   const auto* factory = Registry<KvCacheFactory>::find(sizes.prefix_cache);
   SIM_ASSERT(factory);
-  return (*factory)(sizes.kv_tokens.count() / sizes.page_size, sizes.page_size, sizes.eviction);
+  return (*factory)(sizes.kv_tokens.count() / sizes.page_size - sizes.null_pages, sizes.page_size,
+                    sizes.eviction);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A recorded trace, replayed at its own times: Azure, BurstGPT, Mooncake, Qwen-Bailian, or a CSV or
 // JSON lines of one's own. The clock starts at the trace's first request, or at `start` after it.
-// Where a trace tells hash_ids, equal ids are equal blocks of the prompt. Requests without a prompt
+// Where a trace tells hash_ids, equal ids are equal blocks of the prompt; a CSV may name the
+// earlier request whose beginning a prompt repeats, and how much of it. Requests without a prompt
 // or an answer (BurstGPT marks failures so) are left out and counted.
 // Leaves out: what the answers say, so that a later turn repeats its prompt but finds no answer
 // cached beyond the blocks that the trace itself repeats; sessions that wait for their answers.
@@ -15,25 +16,22 @@ namespace {
 struct Recorded {
   std::vector<TraceRow> rows;
   double origin_s = 0, scale = 1;
-  std::int64_t block_tokens = 0, shared_prefix = 0;
+  std::int64_t block_tokens = 0;
+  bool told = false;  // some row says what it shares
 
   /// Streams: the blocks of the trace are one, block b from b times its size, so that blocks which
-  /// follow each other are one run; what no block covers is the request's own.
+  /// follow each other are one run; what is the request's own has the number of its line.
   Content prompt(std::size_t i) const {
     const TraceRow& row = rows[i];
     Content out;
     std::int64_t left = row.input;
-    if (const std::int64_t alike = std::min(left, shared_prefix); alike > 0) {
-      out.append({-1, 0, alike});
-      out.append({1 + static_cast<std::int64_t>(i), 0, left - alike});
-      return out;
-    }
-    for (const std::int64_t b : row.blocks) {
-      out.append({0, b * block_tokens, std::min(left, block_tokens)});
-      left -= std::min(left, block_tokens);
-      if (left == 0) break;
-    }
-    if (!row.blocks.empty()) out.append({1 + static_cast<std::int64_t>(i), 0, left});
+    const auto take = [&](std::int64_t stream, std::int64_t offset, std::int64_t tokens) {
+      out.append({stream, offset, std::min(left, tokens)});
+      left -= std::min(left, tokens);
+    };
+    for (const std::int64_t b : row.blocks) take(0, b * block_tokens, block_tokens);
+    for (const Segment& s : row.shared.segments()) take(s.stream, s.offset, s.tokens);
+    if (told) take(row.line, row.input - left, left);
     return out;
   }
 };
@@ -79,9 +77,6 @@ WorkloadPlan plan(Section& s) {
   TraceFormat format = known ? *known : TraceFormat{};
   if (format.json)
     format.block_tokens = s.optional<int>("block_tokens", format.block_tokens, between(1, 1 << 20));
-  // A system prompt or chat template that the trace does not tell of.
-  recorded->shared_prefix =
-      s.optional<std::int64_t>("shared_prefix", 0, between<std::int64_t>(0, 1 << 24));
   WorkloadPlan out;
   out.max_concurrency = s.maybe<int>("max_concurrency", positive<int>());
   out.expert_skew = s.optional<double>("expert_skew", 0.85, between(0.0, 5.0));
@@ -115,6 +110,7 @@ WorkloadPlan plan(Section& s) {
       row.input = std::min(row.input, most_in);
       row.output = std::min(row.output, most_out);
     }
+    recorded->told = recorded->told || !row.blocks.empty() || !row.shared.empty();
     recorded->rows.push_back(std::move(row));
   }
   if (recorded->rows.empty()) {

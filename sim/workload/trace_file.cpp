@@ -89,6 +89,30 @@ class Reader {
     return static_cast<std::int64_t>(*value);
   }
 
+  /// The first `tokens` of an earlier request's prompt, which begins one of `input` tokens.
+  Content beginning(std::int64_t row, std::int64_t tokens, std::int64_t input, int line, int column,
+                    std::string_view text) {
+    Content out;
+    if (row >= static_cast<std::int64_t>(rows_.size())) {
+      error(line, column, text, fmt::format("shares_with: request {} does not come before", row),
+            "the first request of the file is 0");
+      return out;
+    }
+    const TraceRow& other = rows_[static_cast<std::size_t>(row)];
+    if (const auto most = std::min(input, other.input); tokens > most) {
+      error(line, column, text,
+            fmt::format("{} tokens shared of {} and {}", tokens, input, other.input));
+      return out;
+    }
+    std::int64_t told = 0;
+    for (const Segment& s : other.shared.segments()) {
+      out.append({s.stream, s.offset, std::min(s.tokens, tokens - told)});
+      told += s.tokens;
+    }
+    out.append({other.line, told, tokens - told});
+    return out;
+  }
+
   void add(TraceRow row, int time_column, int blocks_column, std::string_view text) {
     if (!rows_.empty() && row.at_s < rows_.back().at_s)
       error(row.line, time_column, text,
@@ -145,6 +169,11 @@ Expected<std::vector<TraceRow>> read_csv(const std::string& path, std::string_vi
   };
   const auto time = find(format.time), input = find(format.input), output = find(format.output);
   if (!time || !input || !output) return out.done();
+  std::size_t with = names.size(), shared = names.size();  // where there are such columns
+  if (format.shares && column_of(csv.cells(), "shares_with")) {
+    with = *column_of(csv.cells(), "shares_with");
+    shared = find("shared_length").value_or(names.size());
+  }
   while (!out.full() && csv.next()) {
     const auto& cells = csv.cells();
     if (cells.size() != names.size()) {
@@ -163,8 +192,17 @@ Expected<std::vector<TraceRow>> read_csv(const std::string& path, std::string_vi
       return out.length(table_number(cells[c]), name, cells[c], csv.line(), place(c), csv.text());
     };
     const auto in = tokens(*input, format.input), made = tokens(*output, format.output);
+    Content prefix;
+    if (shared < names.size() && in && !(cells[with].empty() && cells[shared].empty())) {
+      const auto earlier = out.length(table_number(cells[with]), "shares_with", cells[with],
+                                      csv.line(), place(with), csv.text());
+      const auto n = tokens(shared, "shared_length");
+      if (earlier && n)
+        prefix = out.beginning(*earlier, *n, *in, csv.line(), place(with), csv.text());
+    }
     if (at && in && made)
-      out.add({*at * format.time_unit_s, *in, *made, {}, csv.line()}, place(*time), 0, csv.text());
+      out.add({*at * format.time_unit_s, *in, *made, {}, std::move(prefix), csv.line()},
+              place(*time), 0, csv.text());
   }
   return out.done();
 }
@@ -206,7 +244,7 @@ Expected<std::vector<TraceRow>> read_json_lines(const std::string& path, std::st
       continue;
     }
     if (!in || !made) continue;
-    TraceRow row{time->number * format.time_unit_s, *in, *made, {}, number};
+    TraceRow row{time->number * format.time_unit_s, *in, *made, {}, {}, number};
     const Json* blocks = format.block_tokens > 0 ? parsed->find("hash_ids") : nullptr;
     if (blocks)
       for (const auto& id : blocks->items) {
@@ -235,7 +273,7 @@ const std::vector<TraceFormat>& trace_formats() {
       {"qwen_bailian", "Qwen-Bailian", true, "timestamp", "input_length", "output_length", false, 1,
        16},
       {"csv", "any CSV with timestamp (s), input_length, output_length", false, "timestamp",
-       "input_length", "output_length", false, 1, 0},
+       "input_length", "output_length", false, 1, 0, true},
       {"jsonl", "JSON lines with timestamp (s), input_length, output_length", true, "timestamp",
        "input_length", "output_length", false, 1, 512}};
   return formats;
@@ -300,7 +338,7 @@ Expected<std::vector<TraceRow>> read_lengths(const std::string& path) {
       return n;
     };
     const auto in = tokens(input, "input"), made = tokens(output, "output");
-    if (in && made) out.add({0, *in, *made, {}, csv.line()}, 0, 0, csv.text());
+    if (in && made) out.add({0, *in, *made, {}, {}, csv.line()}, 0, 0, csv.text());
   }
   return out.done();
 }

@@ -409,6 +409,19 @@ TEST_CASE("the same workload runs the same way twice") {
   }));
 }
 
+TEST_CASE("a null page is one that the pool does not have") {
+  CHECK(on_every_server([](const Setting& s, const Run& run) {
+    EngineSetup larger = tiny::engine(s);
+    larger.sizes.kv_tokens = Tokens((s.pages + 1) * s.page_size);
+    larger.sizes.null_pages = 1;
+    const Run again = tiny::play(s, std::move(larger));
+    RC_ASSERT(again.counts.pages_free_end == s.pages);
+    RC_ASSERT(again.passes.size() == run.passes.size());
+    for (std::size_t i = 0; i < run.lives.size(); ++i)
+      RC_ASSERT(again.lives[i].tokens == run.lives[i].tokens);
+  }));
+}
+
 TEST_CASE("one request alone is no faster on a smaller chunk and needs as many pages") {
   CHECK(rc::check([] {
     Setting s = draw_setting();

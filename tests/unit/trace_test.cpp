@@ -93,6 +93,48 @@ TEST_CASE("a Qwen-Bailian trace has blocks of 16 tokens and seconds") {
   CHECK(p.list[1].prompt.tokens() == 60);
 }
 
+TEST_CASE("a CSV may name the earlier request whose beginning a prompt repeats") {
+  // The third repeats 50 of the second, whose first 40 are the first one's.
+  const Trace t(
+      "timestamp,input_length,output_length,shares_with,shared_length\n0,100,5,,\n1,200,5,0,40\n"
+      "2,60,5,1,50\n3,70,5,,\n");
+  const auto runs = [&](const std::string& more) {
+    std::vector<std::vector<Segment>> out;
+    for (const auto& r : draw_plan("trace", t.options("csv", more)).list) {
+      CHECK(r.prompt.tokens() == r.input);
+      out.emplace_back(r.prompt.segments().begin(), r.prompt.segments().end());
+    }
+    return out;
+  };
+  using S = std::vector<Segment>;
+  // Streams are lines of the file.
+  CHECK(runs("") == std::vector<S>{{{2, 0, 100}},
+                                   {{2, 0, 40}, {3, 40, 160}},
+                                   {{2, 0, 40}, {3, 40, 10}, {4, 50, 10}},
+                                   {{5, 0, 70}}});
+  // What others repeat may itself be out of the window, or cut.
+  CHECK(runs("start: 2 s\n") ==
+        std::vector<S>{{{2, 0, 40}, {3, 40, 10}, {4, 50, 10}}, {{5, 0, 70}}});
+  CHECK(runs("input_max: 45\nover_max: clip\n")[2] == S{{2, 0, 40}, {3, 40, 5}});
+}
+
+TEST_CASE("a prompt repeats no more than there is, of a request that came before") {
+  const auto errors = [](const std::string& row) {
+    const Trace t("timestamp,input_length,output_length,shares_with,shared_length\n0,100,5,,\n" +
+                  row + "\n");
+    const auto all = plan_errors("trace", t.options("csv"));
+    return all.render();
+  };
+  CHECK(errors("1,50,5,0,50").empty());
+  CHECK(errors("1,50,5,1,50").find("request 1 does not come before") != std::string::npos);
+  CHECK(errors("1,50,5,0,51").find("51 tokens shared of 50 and 100") != std::string::npos);
+  CHECK(errors("1,200,5,0,101").find("101 tokens shared of 200 and 100") != std::string::npos);
+  CHECK(errors("1,50,5,-1,5").find("negative") != std::string::npos);
+  CHECK(errors("1,50,5,0,").find("not a number") != std::string::npos);
+  const Trace half("timestamp,input_length,output_length,shares_with\n0,100,5,\n");
+  CHECK(plan_errors("trace", half.options("csv")).size() == 1);
+}
+
 TEST_CASE("start, duration and requests cut a window out of a trace; long ones go or are cut") {
   const Trace t(
       "timestamp,input_length,output_length\n10,100,1\n11,200,2\n12,300,3\n13,400,4\n14,500,5\n");

@@ -1,11 +1,14 @@
 // Whole runs against what their clients saw: Qwen3-14B on one H100 with vLLM 0.23 at 2, 4 and 6
-// requests a second.
+// requests a second; Llama-3.1-8B on RTX PRO 6000 and RTX 4090 with vLLM 0.19, request by request.
 
+#include <algorithm>
+#include <array>
 #include <map>
 
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
 
+#include "sim/scenario/measured_requests.hpp"
 #include "tests/support/csv.hpp"
 #include "tests/support/experiment.hpp"
 #include "tests/support/process.hpp"
@@ -76,6 +79,37 @@ TEST_CASE("Qwen3-14B served on one H100 at 4 and 6 requests a second: E2E 3 %, T
       CHECK(std::abs(e2e - (fitted ? stated.e2e : stated.tables_e2e)) <= 0.002);
       CHECK(std::abs(ttft) <= 0.04);
       CHECK(std::abs(e2e) <= 0.03);
+    }
+  }
+}
+
+TEST_CASE("Llama-3.1-8B served on RTX PRO 6000 and RTX 4090: means and single requests") {
+  const auto file = shared_file("data/serving/requests_sm120_vllm019.csv");
+  if (!file) return;
+  const auto scenarios =
+      load_scenarios((repo_root() / "scenarios/measured/llama-3.1-8b.yaml").string(), {});
+  if (!scenarios) FAIL(scenarios.error().render());
+  const auto all = compare_requests(*scenarios, *file);
+  if (!all) FAIL(all.error().render());
+  struct Stated {
+    const char* run;
+    std::array<double, 3> of_mean, per_request;  // TTFT, TPOT, latency
+  };
+  for (const Stated& stated :
+       {Stated{"RTXPRO6000/Llama-3.1-8B", {-0.012, 0.000, -0.003}, {0.040, 0.007, 0.007}},
+        Stated{"RTX4090/Llama-3.1-8B", {0.004, 0.007, 0.004}, {0.010, 0.020, 0.005}}}) {
+    const auto e = std::find_if(all->begin(), all->end(), [&](const RequestErrors& r) {
+      return r.run == stated.run && r.predictor == "ceiling";
+    });
+    REQUIRE(e != all->end());
+    INFO(stated.run);
+    const std::array errors = {e->ttft, e->tpot, e->e2e};
+    constexpr std::array mean_max = {0.02, 0.01, 0.01};
+    for (std::size_t i = 0; i < errors.size(); ++i) {
+      INFO(i << ": " << errors[i].of_mean << ", " << errors[i].per_request);
+      CHECK(std::abs(errors[i].of_mean - stated.of_mean[i]) <= 0.001);
+      CHECK(std::abs(errors[i].per_request - stated.per_request[i]) <= 0.001);
+      CHECK(std::abs(errors[i].of_mean) <= mean_max[i]);
     }
   }
 }
