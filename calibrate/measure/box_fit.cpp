@@ -61,25 +61,21 @@ CollectiveTable curve_of(const KernelRows& rows) {
 // Copies and launches as their laws. Within the card's memory each byte is read and written.
 std::vector<BoxFit::Probe> probes_of(const BoxFit& fit, const GpuSpec& gpu) {
   std::vector<BoxFit::Probe> out;
-  const auto add = [&](const char* kernel_class, const auto& then) {
-    if (const auto sets = fit.sets.find(kernel_class); sets != fit.sets.end())
-      for (const auto& set : sets->second) {
-        std::string what = kernel_class;
-        for (const auto& [id, value] : set.words) what += " " + value;
-        const std::string rate = then(set);
-        if (!rate.empty()) out.push_back({what, fmt::format("{:.2f} us", set.parameters[0]), rate});
+  for (const auto* kernel_class : {"elementwise", "copy", "launch"}) {
+    const auto sets = fit.sets.find(kernel_class);
+    if (sets == fit.sets.end()) continue;
+    for (const auto& set : sets->second) {
+      BoxFit::Probe probe{kernel_class, set.parameters[0], set.parameters[1], "GB/s", 0};
+      for (const auto& [id, value] : set.words) probe.what += " " + value;
+      if (sets->first == "launch") probe.unit = "us each";
+      if (sets->first == "elementwise") {
+        if (set.words.at("kernel_source") != "stream_copy") continue;
+        probe.line_rate_part = probe.rate;
+        probe.rate *= gpu.memory_bandwidth.count() * 1e-9;
       }
-  };
-  add("elementwise", [&](const KernelSet& set) {
-    const double share = set.parameters[1], line_rate = gpu.memory_bandwidth.count() * 1e-9;
-    return set.words.at("kernel_source") != "stream_copy"
-               ? ""
-               : fmt::format("{:.0f} GB/s, {:.0f} % of the line rate", share * line_rate,
-                             share * 100);
-  });
-  add("copy", [](const KernelSet& set) { return fmt::format("{:.1f} GB/s", set.parameters[1]); });
-  add("launch",
-      [](const KernelSet& set) { return fmt::format("{:.2f} us each", set.parameters[1]); });
+      out.push_back(std::move(probe));
+    }
+  }
   return out;
 }
 
@@ -166,7 +162,12 @@ std::string render_fit(const BoxFit& fit) {
   std::string out = "errors on shapes left out of the fit\n\n" + table.text() + "\n";
   if (!fit.probes.empty()) {
     Table probes({"memory, links and host", "start", "then"});
-    for (const auto& probe : fit.probes) probes.row({probe.what, probe.start, probe.then});
+    for (const auto& p : fit.probes) {
+      std::string then = fmt::format("{} {}", figure(p.rate), p.unit);
+      if (p.line_rate_part > 0)
+        then += fmt::format(", {:.0f} % of the line rate", p.line_rate_part * 100);
+      probes.row({p.what, fmt::format("{:.2f} us", p.start_us), then});
+    }
     out += probes.text() + "\n";
   }
   if (!fit.settings.empty()) {

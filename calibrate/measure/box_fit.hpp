@@ -24,7 +24,10 @@ struct BoxFit {
   std::vector<std::pair<std::string, std::vector<double>>> by_setting;  // 0: not measured
   /// What the files of card and machine say of memory, links and host, as measured.
   struct Probe {
-    std::string what, start, then;  // "copy peer one", "5.20 us", "51.3 GB/s"
+    std::string what;  // "copy peer one"
+    double start_us = 0, rate = 0;
+    std::string unit;           // of the rate: "GB/s", "us each"
+    double line_rate_part = 0;  // of the card's memory; 0 for links and host
   };
   std::vector<Probe> probes;
 };

@@ -85,11 +85,6 @@ class Cuda final : public MeasuringBackEnd {
   }
 
  private:
-  static bool is_card(const GpuSpec& gpu, const std::string& device) {
-    for (const auto& alias : gpu.aliases)
-      if (alias == device) return true;
-    return gpu.name == device || "NVIDIA " + gpu.name == device;
-  }
   // Kept while the next points ask for the same: starting ranks takes seconds.
   void form_team(int ranks, const std::map<std::string, std::string>& environment) {
     if (team_ && team_ranks_ == ranks && team_environment_ == environment &&

@@ -30,12 +30,12 @@ std::string dump_nccl_topology(int gpus, const std::string& file) {
   p.pool_bytes = 2 * p.bytes;
   p.ranks = gpus;
   const auto joined = RankTeam(std::move(options)).prepare(p, p.source);
-  const auto size = fs::file_size(part, code);
-  if (code || size == 0) {
+  // Ranks that did not come together may have been ended while one of them wrote.
+  if (joined.state != PointState::ok) {
     fs::remove(part, code);
-    return joined.state == PointState::ok ? fmt::format("NCCL wrote nothing to '{}'", part.string())
-                                          : fmt::format("NCCL does not start: {}", joined.reason);
+    return fmt::format("NCCL does not start: {}", joined.reason);
   }
+  if (!fs::is_regular_file(part, code)) return fmt::format("NCCL wrote no '{}'", part.string());
   fs::rename(part, file, code);
   return code ? fmt::format("'{}' cannot be written: {}", file, code.message()) : "";
 }

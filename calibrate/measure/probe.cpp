@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -56,15 +57,19 @@ tl::expected<std::vector<CudaGpu>, std::string> find_gpus(const char* library) {
   if (code != 0 && code != 100)
     return none(fmt::format("the driver does not start (cuInit says {})", code));
   if (code == 0 && count(&devices) == 0 && devices > 0) {
+    const auto get = reinterpret_cast<int (*)(int*, int)>(symbol("cuDeviceGet"));
     const auto attribute =
         reinterpret_cast<int (*)(int*, int, int)>(symbol("cuDeviceGetAttribute"));
-    const auto ask = [&](int which, int device) {
-      int out = 0;
-      return attribute && attribute(&out, which, device) == 0 ? out : 0;
-    };
-    std::vector<CudaGpu> gpus;  // a device's handle is its number; CUdevice_attribute of cuda.h
-    for (int i = 0; i < devices; ++i)
-      gpus.push_back({ask(75, i), ask(76, i), ask(16, i), ask(38, i)});
+    std::vector<CudaGpu> gpus;
+    for (int i = 0; i < devices; ++i) {
+      const auto ask = [&](int which) {
+        int device = 0, out = 0;
+        const bool said =
+            get && attribute && get(&device, i) == 0 && attribute(&out, which, device) == 0;
+        return said ? out : 0;
+      };
+      gpus.push_back({ask(75), ask(76), ask(16), ask(38)});  // CUdevice_attribute of cuda.h
+    }
     return gpus;
   }
   // the one cause that the user set himself
@@ -141,15 +146,34 @@ std::string render_box(const BoxFacts& box) {
         gpu.link_width_max.empty() ? "?" : gpu.link_width_max,
         gpu.bridges.empty() ? "the root" : fmt::format("{}", fmt::join(gpu.bridges, " > ")));
   for (std::size_t i = 0; i < box.cuda.size(); ++i)
-    out += fmt::format("  CUDA device {}: compute capability {}.{}, {} SMs, {} MiB of L2\n", i,
-                       box.cuda[i].compute_major, box.cuda[i].compute_minor, box.cuda[i].sm_count,
-                       box.cuda[i].l2_bytes >> 20);
+    out += box.cuda[i].sm_count == 0
+               ? fmt::format("  CUDA device {}: the driver says no more of it\n", i)
+               : fmt::format("  CUDA device {}: compute capability {}.{}, {} SMs, {} MiB of L2\n",
+                             i, box.cuda[i].compute_major, box.cuda[i].compute_minor,
+                             box.cuda[i].sm_count, box.cuda[i].l2_bytes >> 20);
   if (box.driver) out += render_nvml(*box.driver);
   if (!box.hypervisor.empty())
     out +=
         "note: a guest sees the hypervisor's PCI tree, not the board's; run lspci -vv on the host\n"
         "and hand it to ceiling import topology\n";
   return out;
+}
+
+bool is_card(const GpuSpec& gpu, const std::string& device) {
+  return std::find(gpu.aliases.begin(), gpu.aliases.end(), device) != gpu.aliases.end() ||
+         gpu.name == device || "NVIDIA " + gpu.name == device;
+}
+
+std::string line_rate_note(const BoxFacts& box, const GpuSpec& gpu) {
+  if (!box.driver || box.driver->gpus.empty() || !is_card(gpu, box.driver->gpus[0].name)) return "";
+  const double found = box.driver->gpus[0].line_rate_gb_per_s();
+  const double stated = gpu.memory_bandwidth.count() * 1e-9;
+  // Less may be rounding of a clock (assumed).
+  if (found <= 0 || std::abs(found / stated - 1) <= 0.03) return "";
+  return fmt::format(
+      "hardware/gpus/{}.yaml says {:.0f} GB/s of memory, this card's clock and bus give {:.0f}; "
+      "tables measured here ('ceiling calibrate run') take care of it",
+      gpu.id, stated, found);
 }
 
 std::string machine_file_draft(const BoxFacts& box, const std::string& gpu) {

@@ -7,6 +7,7 @@
 #include <tl/expected.hpp>
 
 #include "calibrate/measure/nvml.hpp"
+#include "hardware/gpu.hpp"
 
 /// One GPU as the CUDA driver describes it. 0: it does not say.
 struct CudaGpu {
@@ -43,6 +44,12 @@ struct BoxFacts {
 BoxFacts read_box(const std::string& root, const std::string& hypervisor);
 /// What the CPU says of a hypervisor under this process: "KVM", "VMware", ..., "" on bare metal.
 std::string cpu_hypervisor();
+
+/// Whether a driver that says `device` means this card.
+bool is_card(const GpuSpec& gpu, const std::string& device);
+/// What to say when the first GPU is such a card but clock and bus of its memory give a rate more
+/// than 3 % off that of its file: cards of one name differ. Else empty.
+std::string line_rate_note(const BoxFacts& box, const GpuSpec& gpu);
 
 /// What was found, for people.
 std::string render_box(const BoxFacts& box);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -51,19 +50,6 @@ struct ProbeOptions {
   std::string root = "/", gpu = "rtx-pro-6000-server", output, nccl_topology;
 };
 
-// The driver's word against the card's file: one product name covers cards of several clocks.
-void compare_line_rate(const BoxFacts& box, const std::string& id) {
-  const auto gpu = load_gpu_file(id);
-  if (!gpu || !box.driver || box.driver->gpus.empty()) return;
-  const double found = box.driver->gpus[0].line_rate_gb_per_s();
-  const double stated = gpu->memory_bandwidth.count() * 1e-9;
-  if (found > 0 && std::abs(found / stated - 1) > 0.03)
-    fmt::print(stderr,
-               "note: hardware/gpus/{}.yaml says {:.0f} GB/s of memory, this card's clock and bus "
-               "give {:.0f}; tables measured here ('ceiling calibrate run') take care of it\n",
-               gpu->id, stated, found);
-}
-
 Exit dump_topology(std::size_t gpus, const std::string& file) {
   if (const auto why = dump_nccl_topology(static_cast<int>(gpus), file); !why.empty())
     return refuse(why, "probe without --nccl-topology needs no NCCL");
@@ -96,7 +82,9 @@ Exit probe(const ProbeOptions& o) {
   if (!no_gpu.empty()) return say_no_gpu(no_gpu);
   if (!no_facts.empty())
     fmt::print(stderr, "note: clocks, power and peer access are not known: {}\n", no_facts);
-  compare_line_rate(box, o.gpu);
+  if (const auto gpu = load_gpu_file(o.gpu))
+    if (const auto note = line_rate_note(box, *gpu); !note.empty())
+      fmt::print(stderr, "note: {}\n", note);
   return wants_nccl ? dump_topology(box.cuda.size(), o.nccl_topology) : Exit::fine;
 }
 

@@ -114,11 +114,20 @@ TEST_CASE("probe has NCCL write its view of the box, whole or not at all") {
   INFO(o.err);
   CHECK(o.code == 0);
   check_says(o.out, "CUDA device 0: compute capability 12.0, 188 SMs, 128 MiB of L2");
+  check_says(o.out, "CUDA device 1: the driver says no more of it");
   check_says(o.out, "NCCL's view of 2 GPUs: " + file);
   CHECK(process::read_text(file) == "<system version=\"1\"></system>\n");
   CHECK(!fs::exists(file + ".part"));
 
   fs::remove(file);
+  {
+    const Variable join("FAKE_JOIN", "1");  // when rank 0 has written
+    const auto apart = process::run(words);
+    CHECK(apart.code == 2);
+    check_says(apart.err, "NCCL does not start: ");
+    CHECK(!fs::exists(file));
+    CHECK(!fs::exists(file + ".part"));
+  }
   const FakeBox none({});
   const auto refused = process::run(words);
   CHECK(refused.code == 2);

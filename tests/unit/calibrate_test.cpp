@@ -195,6 +195,11 @@ TEST_CASE("a fit of the synthetic card is within 2 % of what the card is made of
       }
     }
   CHECK(compared == fit->points);
+  // elementwise's law with its guesses: 80 % of 1,792 GB/s
+  REQUIRE(fit->probes.size() == 1);
+  CHECK(fit->probes[0].what == "elementwise stream_copy");
+  CHECK(fit->probes[0].rate == Approx(0.8 * 1792).epsilon(0.02));
+  CHECK(fit->probes[0].line_rate_part == Approx(0.8).epsilon(0.02));
   std::size_t links = 0;  // which a synthetic card has not
   for (const auto& p : file.points) links += p.state == PointState::unsupported;
   CHECK(compared > (plan.points.size() - links) * 9 / 10);

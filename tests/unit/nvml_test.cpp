@@ -70,6 +70,23 @@ TEST_CASE("what the driver says stands in probe's report and decides peer access
   CHECK(machine_file_draft(box, "rtx-pro-6000-server").find("\np2p: on\n") != std::string::npos);
 }
 
+TEST_CASE("a card whose memory runs slower than its file says is told, another card is not") {
+  BoxFacts box;
+  GpuSpec gpu;
+  gpu.id = "a-card";
+  gpu.aliases = {"NVIDIA RTX PRO 6000 Blackwell Server Edition"};
+  gpu.memory_bandwidth = BytesPerSecond(1.792e12);
+  CHECK(line_rate_note(box, gpu).empty());  // no driver
+  box.driver = ask_nvml(process::fake("nvml").c_str()).value();
+  CHECK(line_rate_note(box, gpu).find("says 1792 GB/s of memory, this card's clock and bus give "
+                                      "1598") != std::string::npos);
+  gpu.memory_bandwidth = BytesPerSecond(1.6e12);
+  CHECK(line_rate_note(box, gpu).empty());
+  gpu.memory_bandwidth = BytesPerSecond(4.8e12);
+  gpu.aliases = {"NVIDIA H200"};  // --gpu names another card than is there
+  CHECK(line_rate_note(box, gpu).empty());
+}
+
 TEST_CASE("no management library, another one, and one that does not start are told apart") {
   CHECK(ask_nvml("libno-such-library.so.1").error() == "libno-such-library.so.1 cannot be loaded");
   CHECK(ask_nvml("libc.so.6").error() == "libc.so.6 is no NVML");
