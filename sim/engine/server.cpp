@@ -25,6 +25,7 @@ void Server::Pass::clear() {
   // The rest is written when it is launched and collected.
   record.shape = {};
   record.captured = false;
+  run.passes = 1;
   number = decode_number = dropped = 0;
   extended.clear(), finishing.clear(), kept.clear();
 }
@@ -68,7 +69,7 @@ bool Server::run(Load& load) {
   BatchPlan plan;
   while (now_ < last_moment) {
     deliver(now_, [this](TimePoint) { return now_; });
-    if (hold_ && settled_ && jump()) {
+    if (hold_ && jump()) {
       ++counts_.jumps;
       continue;
     }
@@ -85,7 +86,6 @@ bool Server::run(Load& load) {
     }
     if (!plan.idle()) {
       idle_told_ = false;
-      settled_ = hold_ && plan.extend.empty();
       if (hold_) --hold_->passes;
       Pass& pass = in_flight_.next();
       pass.clear();

@@ -132,7 +132,6 @@ class Server : protected KvLedger {
   Request& get(RequestId id) { return *slots_[static_cast<std::size_t>(id)]; }
   void finish(Request& request, TimePoint at_client);
   void somebody_left() {
-    settled_ = false;
     if (hold_ && hold_->on_leave) hold_.reset();
   }
   /// One more token of a request that is followed by itself.
@@ -181,9 +180,6 @@ class Server : protected KvLedger {
   TimePoint gpu_free_;
   Pipeline in_flight_;
   std::optional<Hold> hold_;  // of the last plan, while nothing has happened that ends it
-  // A decode pass was chosen under it since somebody last left. Jumps begin behind such a pass
-  // alone: so where runs of gaps begin, and how their sums round, is not for holds to say.
-  bool settled_ = false;
 
  private:
   Request& new_request();

@@ -308,22 +308,31 @@ class SumsServer final : public Server {
     leave(r, u);
   }
 
+  std::int64_t fresh() const {
+    std::int64_t n = 0;
+    for (const Fresh& f : fresh_) n += f.requests;
+    return n;
+  }
+
+  // Everybody whose first token is in has the next one; how many they are.
+  std::int64_t next_tokens(TimePoint at_client) {
+    if (streaming_ > 0) gaps({at_client - last_decode_, {}, 1, streaming_});
+    for (const Fresh& f : fresh_)
+      if (f.requests > 0) gaps({at_client - f.at, {}, 1, f.requests});
+    streaming_ += fresh();
+    fresh_.clear();
+    last_decode_ = at_client;
+    return streaming_;
+  }
+
   void collect_decodes(Pass& pass, TimePoint at_client) override {
     collected_ = pass.decode_number;
-    std::int64_t live = streaming_;
-    if (streaming_ > 0) gaps({at_client - last_decode_, {}, 1, streaming_});
-    for (const Fresh& f : fresh_) {
-      live += f.requests;
-      if (f.requests > 0) gaps({at_client - f.at, {}, 1, f.requests});
-    }
+    const std::int64_t live = next_tokens(at_client);
     SIM_ASSERT(live == pass.record.shape.decode_sequences - pass.dropped);
     counts_.tokens_made += live;
     if (pass.dropped > 0)
       counts_.dummy_tokens +=
           pass.dropped - (rules_.keeps_token_in_flight ? kept_decodes(pass) : 0);
-    streaming_ = live;
-    fresh_.clear();
-    last_decode_ = at_client;
     for (const Member& m : pass.finishing) {
       if (!m.still_there()) continue;
       Request& r = *m.request;
@@ -422,82 +431,56 @@ class SumsServer final : public Server {
   }
 
   bool jump() override {
-    const int depth = sizes_.loop_depth;
+    const bool late = sizes_.loop_depth == 2;  // results are taken one pass late
     // Where single lengths count, prices do not go on evenly.
-    if (wants_lengths_ || static_cast<int>(in_flight_.size()) != depth - 1) return false;
-    if (decoding_ == 0 || prefilling_ || !fresh_.empty() || finishes_.empty()) return false;
-    if (streaming_ != decoding_) return false;
-    if (depth == 2) {
-      const Pass& p = in_flight_[0];
-      if (!p.extended.empty() || p.record.batch != decoding_ || p.dropped > 0 ||
-          !p.finishing.empty() || !p.kept.empty())
-        return false;
-    }
-    while (!finishes_.empty() && !stays(finishes_.top())) finishes_.pop();
-    if (finishes_.empty()) return false;
-    // The pass with somebody's last token is left to the loop.
-    std::int64_t n = std::min({finishes_.top().key - 1 - launched_, longest_jump, hold_->passes});
-    cross_cap();
-    while (!crossings_.empty() && !(stays(crossings_.top()) && run(crossings_.top().id).below_cap))
-      crossings_.pop();
-    if (!crossings_.empty()) n = std::min(n, crossings_.top().key - launched_);
-    // Whole cycles of pages take a page for everybody.
-    const std::int64_t pages = cache_->available();
-    n = std::min(n, (pages / decoding_ - 1) * page_size());
-    if (n < 2) return false;
-    TimePoint stop = hold_->until;
-    if (hold_->on_arrival) stop = std::min(stop, next_arrival());
-    const Duration after = decoding_ * host_.per_sequence;
-    // The second choice waits for the results of the pass in flight.
-    if (depth == 2 && in_flight_[0].record.finished + after >= stop) return false;
+    if (wants_lengths_ || in_flight_.size() != std::size_t{late}) return false;
+    if (decoding_ == 0 || prefilling_) return false;
+    if (late && !is_like_next(in_flight_[0])) return false;
+    if (streaming_ + fresh() != decoding_) return false;
+    std::int64_t n = passes_alike(late);
+    if (n < 1) return false;
 
     Pass& next = in_flight_.next();
-    next.clear();
+    first_of_jump(next, late);
     PassRecord& record = next.record;
-    PassShape& s = record.shape;
-    ++launched_;
-    decode_shape(next);
-    --launched_;
-    s.heads_rows = decoding_;
-    record.batch = record.padded = decoding_;
-    if (const std::int64_t size = captured_size(decoding_); size > 0) {
-      record.padded = size;
-      record.captured = true;
-    }
     const DecodeRamp ramp =
-        prices_.ramp(s.padded_to(record.padded), record.captured, decoding_, below_cap_);
+        prices_.ramp(record.shape, record.padded, record.captured, decoding_, below_cap_);
     n = std::min(n, ramp.good_for);
-    if (n < 2 || !ramp.rising) return false;
+    if (!ramp.rising) return false;
     const Timeline& t = ramp.first;
     const Duration growth = ramp.device_step;
+    const Duration after = decoding_ * host_.per_sequence;
     const Duration issue = host_.per_step + t.host;
+    const TimePoint idle_end = now_ + host_.per_step + t.span;  // when the GPU waits for it
     Choices c{now_, {}, {}, {}};
-    bool host_paces = false;
-    if (depth == 1) {
+    bool gpu_paces = false;
+    if (!late) {
       // The GPU is idle at each launch; only a captured pass grows evenly.
-      if (!record.captured || gpu_free_ > now_ + host_.per_step + t.span - t.device) return false;
+      if (!record.captured || gpu_free_ + t.device > idle_end) return false;
       c.to_second = host_.per_step + t.span + after;
       c.period = c.to_second + growth;
       c.growth = growth;
-    } else if (const TimePoint done = in_flight_[0].record.finished;
-               now_ + issue <= done && now_ + host_.per_step + t.span <= done + t.device &&
-               after + issue <= t.device &&
-               after + host_.per_step + (prices_.ramp_at(1).span - prices_.ramp_at(1).device) <=
-                   t.device) {
+    } else if (const TimePoint done = gpu_free_; now_ + issue <= done) {
       // The GPU sets the pace: choice k + 1 follows the end of pass k - 1.
+      const Timeline second = prices_.ramp_at(1);
+      if (idle_end > done + t.device || after + issue > t.device ||
+          after + host_.per_step + (second.span - second.device) > t.device)
+        return false;
+      gpu_paces = true;
       c.to_second = done + after - now_;
       c.period = t.device;
       c.growth = growth;
-    } else if (const Duration pace = issue + after;
-               done <= now_ + issue && done + t.device <= now_ + host_.per_step + t.span) {
+    } else {
       // The host sets the pace, as long as the GPU keeps up.
+      if (done + t.device > idle_end) return false;
+      const Duration pace = issue + after;
       const auto keeps_up = [&](std::int64_t k) {
         const Timeline last = prices_.ramp_at(k);
         return last.device <= pace && last.span <= pace + t.host;
       };
       if (!keeps_up(n - 1)) {
-        std::int64_t low = 0, high = n - 1;  // pass `low` keeps up or n < 2
         if (!keeps_up(0)) return false;
+        std::int64_t low = 0, high = n - 1;  // pass `low` keeps up, `high` does not
         while (high - low > 1) {
           const std::int64_t middle = (low + high) / 2;
           (keeps_up(middle) ? low : high) = middle;
@@ -505,27 +488,74 @@ class SumsServer final : public Server {
         n = high;
       }
       c.to_second = c.period = pace;
-      host_paces = true;
-    } else {
-      return false;
     }
-    if (n < 2) return false;
+    TimePoint stop = hold_->until;
+    if (hold_->on_arrival) stop = std::min(stop, next_arrival());
     n = c.before(stop, n);
     // Whole clock: leave the end of time to the loop.
-    if (n < 2 || c.at(n).since_start() > Duration::max()) return false;
+    if (n < 1 || c.at(n).since_start() > Duration::max()) return false;
 
     const Timeline last = prices_.ramp_at(n - 1);
     record.launched = c.at(n - 1) + host_.per_step;
-    record.finished = depth == 1 || host_paces ? record.launched + last.span
-                                               : gpu_free_ + sum(t.device, growth, n);
+    record.finished =
+        gpu_paces ? gpu_free_ + sum(t.device, growth, n) : record.launched + last.span;
     record.device = last.device;
-    apply_jump(c, n, growth);
+    apply_jump(c, n, growth, late);
     return true;
+  }
+
+  // Whether the pass in flight is one like the next: of the same requests, and its results change
+  // nothing.
+  bool is_like_next(const Pass& pass) const {
+    return pass.extended.empty() && pass.finishing.empty() && pass.kept.empty() &&
+           pass.dropped == 0 && pass.record.batch == decoding_;
+  }
+
+  // Decode passes from here on that differ by their KV tokens alone, as far as those who decode
+  // and their pages say. Where results are taken late the last of them may be one with somebody's
+  // last token.
+  std::int64_t passes_alike(bool late) {
+    while (!finishes_.empty() && !stays(finishes_.top())) finishes_.pop();
+    if (finishes_.empty()) return 0;
+    std::int64_t n =
+        std::min({finishes_.top().key - launched_ - !late, longest_jump, hold_->passes});
+    cross_cap();
+    while (!crossings_.empty() && !(stays(crossings_.top()) && run(crossings_.top().id).below_cap))
+      crossings_.pop();
+    if (!crossings_.empty()) n = std::min(n, crossings_.top().key - launched_);
+    // Whole cycles of pages take a page for everybody.
+    return std::min(n, (cache_->available() / decoding_ - 1) * page_size());
+  }
+
+  // What each pass of a jump adds to the capped sum.
+  std::int64_t capped_gain() const { return sparse_top_k_ > 0 ? below_cap_ : decoding_; }
+
+  void first_of_jump(Pass& pass, bool late) {
+    pass.clear();
+    PassRecord& record = pass.record;
+    if (late) {
+      record = in_flight_[0].record;
+      grow(record.shape, 1);
+      return;
+    }
+    ++launched_;
+    decode_shape(pass);
+    --launched_;
+    record.shape.heads_rows = record.batch = record.padded = decoding_;
+    if (const std::int64_t size = captured_size(decoding_); size > 0) {
+      record.padded = size;
+      record.captured = true;
+    }
+  }
+  void grow(PassShape& shape, std::int64_t passes) const {
+    shape.decode_kv_tokens += passes * decoding_;
+    shape.decode_kv_tokens_capped += passes * capped_gain();
+    shape.kv_max += passes;
   }
 
   // Goes ahead by n passes, the last of which is at next(); `growth` is what the GPU needs more for
   // each.
-  void apply_jump(const Choices& c, std::int64_t n, Duration growth) {
+  void apply_jump(const Choices& c, std::int64_t n, Duration growth, bool late) {
     Pass& next = in_flight_.next();
     const std::int64_t page = page_size();
     std::int64_t pages = n / page * decoding_;
@@ -533,11 +563,11 @@ class SumsServer final : public Server {
     launched_ += n / page * page;
     cache_->take(pages);
     note_pages();
-    const std::int64_t capped_gain = sparse_top_k_ > 0 ? below_cap_ : decoding_;
-    PassShape& s = next.record.shape;
-    s.decode_kv_tokens += (n - 1) * decoding_;
-    s.decode_kv_tokens_capped += (n - 1) * capped_gain;
-    s.kv_max += n - 1;
+    grow(next.record.shape, n - 1);
+    // n results are taken: of these, or of the pass in flight and all but the last of these.
+    Pass& told = late ? in_flight_[0] : next;
+    const std::int64_t here = late ? n - 1 : n;
+    if (late) grow(told.record.shape, n - 1);
     cross_cap();
     counts_.passes += n;
     counts_.decode_passes += n;
@@ -550,33 +580,29 @@ class SumsServer final : public Server {
     gpu_free_ = next.record.finished;
     now_ = c.at(n);
 
-    // n results are taken: of the pass in flight and all but the last of these at depth 2.
     const TimePoint first = c.at(1);
-    gaps({first + host_.response_path - last_decode_, {}, 1, decoding_});
-    gaps({c.at(2) - first, c.growth, n - 1, decoding_});
-    last_decode_ = now_ + host_.response_path;
-    PassRun run;
+    next_tokens(first + host_.response_path);
+    PassRun& run = told.run;
     run.passes = n;
     run.first_processed = first;
-    run.gap = c.at(2) - first;
-    run.gap_step = c.growth;
-    run.last = next.record;
-    const Duration device_first = next.record.device - (n - 1) * growth;
-    if (sizes_.loop_depth == 2) {
-      run.device = in_flight_[0].record.device + sum(device_first, growth, n - 1);
-      run.last.shape.decode_kv_tokens -= decoding_;
-      run.last.shape.decode_kv_tokens_capped -= capped_gain;
-      run.last.shape.kv_max -= 1;
-      run.last.device -= growth;
+    run.device = sum(next.record.device - (n - 1) * growth, growth, here);
+    if (late) run.device += told.record.device;
+    if (n > 1) {
+      if (late) told.record.device = next.record.device - growth;
+      run.gap = c.at(2) - first;
+      run.gap_step = c.growth;
+      gaps({run.gap, run.gap_step, n - 1, decoding_});
+      last_decode_ = now_ + host_.response_path;
+    }
+    told.record.processed = now_;
+    for (Observer* o : observers_) o->on_passes(run);
+    collected_ = launched_ - late;
+    collected_passes_ = counts_.passes - late;
+    if (late) {
       in_flight_.push();
       in_flight_.pop();
-    } else {
-      run.device = sum(device_first, growth, n);
+      launched(next);
     }
-    run.last.processed = now_;
-    collected_ = launched_ - (sizes_.loop_depth - 1);
-    collected_passes_ = counts_.passes - (sizes_.loop_depth - 1);
-    for (Observer* o : observers_) o->on_passes(run);
     // Who arrived on the way, if nobody waited for it, was seen at the next choice.
     deliver(c.at(n - 1), [&](TimePoint t) { return c.at(c.before(t, n)); });
   }

@@ -276,9 +276,10 @@ Timeline PriceList::cost(const PassShape& pass, std::int64_t padded, bool captur
   return compose(pass, captured, times_);
 }
 
-DecodeRamp PriceList::ramp(const PassShape& pass, bool captured, std::int64_t real,
-                           std::int64_t below_cap) {
+DecodeRamp PriceList::ramp(const PassShape& pass, std::int64_t padded, bool captured,
+                           std::int64_t real, std::int64_t below_cap) {
   SIM_ASSERT(pass.extend_sequences == 0 && pass.decode_sequences > 0);
+  const std::int64_t padding = padded - pass.decode_sequences;
   DecodeRamp out;
   out.good_for = std::int64_t{1} << 20;
   const auto lasts = [&out](std::int64_t to, std::int64_t argument, std::int64_t gain) {
@@ -286,41 +287,40 @@ DecodeRamp PriceList::ramp(const PassShape& pass, bool captured, std::int64_t re
   };
   ramp_on_line_ = on_a_line(pass, captured);
   if (ramp_on_line_) {
-    const Line& l = line(pass, 0);
-    const Duration device = l.at(pass.decode_kv_tokens, pass.decode_kv_tokens_capped);
-    lasts(l.kv_to, pass.decode_kv_tokens, real);
-    lasts(l.capped_to, pass.decode_kv_tokens_capped, below_cap);
+    const Line& l = line(pass, padding);
+    const std::int64_t kv = pass.decode_kv_tokens + padding;
+    const std::int64_t capped = pass.decode_kv_tokens_capped + padding;
+    const Duration device = l.at(kv, capped);
+    lasts(l.kv_to, kv, real);
+    lasts(l.capped_to, capped, below_cap);
     if (on_max_) lasts(l.kv_max + 1, pass.kv_max, 1);
     out.rising = l.rising;
     out.device_step = ramp_step_ = real * l.per_kv + below_cap * l.per_capped;
     out.first = ramp_first_ = launch_[captured].then({Duration(), device, device});
     return out;
   }
-  ramp_shape_ = pass;
+  ramp_shape_ = pass.padded_to(padded);
   ramp_captured_ = captured;
+  const PassShape& shape = ramp_shape_;
   ramp_times_.assign(varying_.size(), Duration());
   ramp_slopes_.assign(varying_.size(), Duration());
   for (std::size_t i = 0; i < varying_.size(); ++i) {
     Varying& v = varying_[i];
-    const std::int64_t argument = v.capped ? pass.decode_kv_tokens_capped : pass.decode_kv_tokens;
+    const std::int64_t argument = v.capped ? shape.decode_kv_tokens_capped : shape.decode_kv_tokens;
     const std::int64_t gain = v.capped ? below_cap : real;
-    const Piece& p = decode_piece(v, pass.decode_sequences, argument, pass.kv_max);
+    const Piece& p = decode_piece(v, shape.decode_sequences, argument, shape.kv_max);
     ramp_times_[i] = Duration::picoseconds(p.at(argument));
     ramp_slopes_[i] = Duration::picoseconds(p.slope * gain);
     out.rising &= p.slope >= 0;
     out.device_step += repeats_[i] * ramp_slopes_[i];
     lasts(p.to, argument, gain);
-    if (v.on_max) lasts(p.kv_max + 1, pass.kv_max, 1);
+    if (v.on_max) lasts(p.kv_max + 1, shape.kv_max, 1);
   }
-  out.first = compose(pass, captured, ramp_times_);
+  out.first = compose(shape, captured, ramp_times_);
   return out;
 }
 
-Timeline PriceList::ramp_at(std::int64_t k) {
-  if (ramp_on_line_) {  // the stream alone decides
-    const Timeline& t = ramp_first_;
-    return {t.host, t.device + k * ramp_step_, t.span + k * ramp_step_};
-  }
+Timeline PriceList::ramp_in_parts(std::int64_t k) {
   ramp_scratch_ = ramp_times_;
   for (std::size_t i = 0; i < ramp_scratch_.size(); ++i) ramp_scratch_[i] += k * ramp_slopes_[i];
   return compose(ramp_shape_, ramp_captured_, ramp_scratch_);

@@ -28,11 +28,17 @@ class PriceList {
   Timeline cost(const PassShape& pass, bool captured) {
     return cost(pass, pass.decode_sequences, captured);
   }
-  /// The price of a decode pass and of those behind it, in which each of the `real` sequences
-  /// gains a token (`below_cap` of them below the sparse top-k); padding gains none.
-  DecodeRamp ramp(const PassShape& pass, bool captured, std::int64_t real, std::int64_t below_cap);
+  /// The price of a decode pass, padded to `padded` sequences, and of those behind it, in which each
+  /// of the `real` sequences gains a token (`below_cap` of them below the sparse top-k); padding
+  /// gains none.
+  DecodeRamp ramp(const PassShape& pass, std::int64_t padded, bool captured, std::int64_t real,
+                  std::int64_t below_cap);
   /// Price of pass `k` (from 0) behind the one that ramp() was last asked for.
-  Timeline ramp_at(std::int64_t k);
+  Timeline ramp_at(std::int64_t k) {
+    if (!ramp_on_line_) return ramp_in_parts(k);
+    const Timeline& t = ramp_first_;  // the stream alone decides
+    return {t.host, t.device + k * ramp_step_, t.span + k * ramp_step_};
+  }
 
   const StepModel& step() const { return step_; }
 
@@ -117,6 +123,7 @@ class PriceList {
   /// Every segment of one kind of row, in order.
   const Timeline* fixed(bool by_rows, const PassShape& pass, bool captured);
   const Timeline* new_fixed(bool by_rows, const PassShape& pass, bool captured);
+  Timeline ramp_in_parts(std::int64_t k);
   Timeline cost_in_parts(const PassShape& pass, std::int64_t padding, bool captured);
   const Piece& decode_piece(Varying& v, std::int64_t batch, std::int64_t argument,
                             std::int64_t kv_max);

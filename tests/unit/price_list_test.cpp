@@ -255,7 +255,7 @@ TEST_CASE("a ramp is the price of every later pass for as long as it says") {
     PriceList list(*box->model);
     const Drawn d = draw_decode(top_k);
     const bool captured = one_in(2);
-    const DecodeRamp ramp = list.ramp(d.pass, captured, d.real, d.below_cap);
+    const DecodeRamp ramp = list.ramp(d.pass, d.pass.decode_sequences, captured, d.real, d.below_cap);
     check_equal(ramp.first, list.cost(d.pass, captured));
     RC_ASSERT(ramp.good_for >= 1);
     RC_ASSERT(ramp.rising);  // these attention kernels never get shorter
@@ -279,7 +279,7 @@ TEST_CASE("a ramp that does not change goes on for a million passes") {
   // All sequences are beyond the sparse top-k and nothing looks at the longest.
   const Box box({{LayerBlock{"block", 1, {attention(3, 16)}}}}, {});
   PriceList list(*box.model);
-  const DecodeRamp ramp = list.ramp(PassShape::decode(4, 100, 16), true, 4, 0);
+  const DecodeRamp ramp = list.ramp(PassShape::decode(4, 100, 16), 4, true, 4, 0);
   CHECK(ramp.good_for == std::int64_t{1} << 20);
   CHECK(ramp.device_step == Duration());
 }
