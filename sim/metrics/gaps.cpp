@@ -28,16 +28,21 @@ std::int64_t lower_end(std::size_t bucket) {
 
 void GapHistogram::clear() { *this = {}; }
 
-void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
+inline void GapHistogram::bucket(std::int64_t ps, std::int64_t weight) {
   buckets_[bucket_of(ps)] += weight;
 }
 
-void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
+inline void GapHistogram::one(std::int64_t ps, std::int64_t weight) {
   if (!buckets_.empty())
     bucket(ps, weight);
   else if (!exact_.empty() && exact_.back().first == ps)
     exact_.back().second += weight;
-  else if (exact_.size() < 2 * exact_most || make_room())
+  else
+    another(ps, weight);
+}
+
+[[gnu::noinline]] void GapHistogram::another(std::int64_t ps, std::int64_t weight) {
+  if (exact_.size() < 2 * exact_most || make_room())
     exact_.emplace_back(ps, weight);
   else
     bucket(ps, weight);

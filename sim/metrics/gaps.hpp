@@ -24,6 +24,7 @@ class GapHistogram {
  private:
   static constexpr std::size_t exact_most = 65'536;
   void one(std::int64_t ps, std::int64_t weight);
+  void another(std::int64_t ps, std::int64_t weight);  // exact, unless there are too many
   void rising(Duration gap, Duration step, std::int64_t n, std::int64_t weight);
   /// Room for another exact gap; false when from now on there are only buckets.
   bool make_room();

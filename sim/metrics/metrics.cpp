@@ -101,9 +101,9 @@ void MetricsCollector::on_reject(const Request& r, TimePoint at_client) {
   end_ = std::max(end_, at_client);
 }
 
-// SGLang's lines: tokens of so many decode passes over the time they took. The counter is never
-// reset, so a window may begin before the benchmark does.
-void MetricsCollector::log_windows(const PassRun& run) {
+// SGLang's lines: tokens of so many decode passes over the time they took, here of a run that ends
+// at least one. The counter is never reset, so a window may begin before the benchmark does.
+[[gnu::noinline]] void MetricsCollector::log_windows(const PassRun& run) {
   const auto close = [&](std::int64_t pass) {
     const TimePoint at = run.processed(pass);
     const double seconds = (at - window_start_).seconds();
@@ -134,7 +134,14 @@ void MetricsCollector::log_windows(const PassRun& run) {
 void MetricsCollector::on_passes(const PassRun& run) {
   const PassRecord& pass = run.last;
   const bool decodes = pass.shape.extend_sequences == 0;
-  if (decodes && decode_log_interval_ > 0) log_windows(run);
+  if (decodes && decode_log_interval_ > 0) {
+    if (window_passes_ + run.passes < decode_log_interval_) {
+      window_passes_ += run.passes;
+      window_tokens_ += run.passes * pass.batch;
+    } else {
+      log_windows(run);
+    }
+  }
   if (!measuring_) return;
   busy_time_ += run.device;
   if (!decodes) prefill_time_ += run.device;

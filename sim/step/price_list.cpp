@@ -201,16 +201,18 @@ Timeline PriceList::compose(const PassShape& pass, bool captured,
   const Timeline* by_tokens = fixed(false, pass, captured);
   const Timeline* by_rows = fixed(true, pass, captured);
   for (const Block& block : blocks_) {
+    const bool once = block.repeat == 1;
     Timeline layer;
+    Timeline& goes_on = once ? whole : layer;
     for (const Part& part : block.parts) {
       if (part.kind == Part::Kind::by_tokens)
-        layer.add(by_tokens[part.index]);
+        goes_on.add(by_tokens[part.index]);
       else if (part.kind == Part::Kind::by_rows)
-        layer.add(by_rows[part.index]);
+        goes_on.add(by_rows[part.index]);
       else
-        layer.add(step_.issued(*varying_[part.index].op, times[part.index], captured));
+        goes_on.add(step_.issued(*varying_[part.index].op, times[part.index], captured));
     }
-    whole.add(layer.repeated(block.repeat));
+    if (!once) whole.add(layer.repeated(block.repeat));
   }
   const Duration beside = step_.residual(pass);
   whole.add({Duration(), beside, beside});
