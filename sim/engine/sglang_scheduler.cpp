@@ -50,6 +50,7 @@ class Admission {
     if (cut) length = std::max<std::int64_t>(most / page_ * page_, 0);
     if (length == 0) return false;
     take(r, length, cut ? 0 : std::min(r.max_new, clip_));
+    cuts_one_ = cut;
     return true;
   }
 
@@ -68,9 +69,13 @@ class Admission {
       const std::int64_t part = chunk_left_ / page_ * page_;
       if (part <= 0) return refuse(r, Answer::other);
       take(r, part, 0);  // a cut request reserves no output yet
+      cuts_one_ = true;
     }
     return state();
   }
+
+  /// Whether a request is cut in this pass.
+  bool cuts_one() const { return cuts_one_; }
 
  private:
   double total_left() const { return static_cast<double>(kv_.available() * page_) - reserved_; }
@@ -96,7 +101,7 @@ class Admission {
   BatchPlan& plan_;
   int page_;
   std::int64_t clip_;
-  bool cuts_;
+  bool cuts_, cuts_one_ = false;
   std::int64_t input_left_, chunk_left_;
   double reserved_;
 };
@@ -198,13 +203,15 @@ void SglangScheduler::prefill(const SchedulerView& view, BatchPlan& plan) {
     if (answer == Admission::Answer::no_tokens) batch_is_full_ = true;
     return answer == Admission::Answer::go_on;
   };
-  if (const auto* order = ordered(view)) {
-    for (const RequestView* r : *order)
-      if (!admit(*r)) break;
-  } else {
-    for (const RequestView* r : view.waiting)
-      if (!admit(*r)) break;
-  }
+  const auto admit_all = [&](const auto& queue) {
+    return std::all_of(queue.begin(), queue.end(),
+                       [&](const RequestView* r) { return admit(*r); });
+  };
+  const auto* order = ordered(view);
+  // Nobody waits any more: until somebody arrives all that comes is decoding.
+  if ((order ? admit_all(*order) : admit_all(view.waiting)) && !admission.cuts_one() &&
+      !batch_is_full_)
+    plan.hold = Hold{.on_leave = false};
   if (options_.mixed_chunk && !plan.extend.empty() && view.decoding > 0) {
     finished_unfiltered_ = 0;
     // Riders need their pages too; without them the prompts go alone.

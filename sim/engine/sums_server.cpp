@@ -436,7 +436,10 @@ class SumsServer final : public Server {
     if (wants_lengths_ || in_flight_.size() != std::size_t{late}) return false;
     if (decoding_ == 0 || prefilling_) return false;
     if (late && !is_like_next(in_flight_[0])) return false;
-    if (streaming_ + fresh() != decoding_) return false;
+    return streaming_ + fresh() == decoding_ && jump_from_here(late);
+  }
+
+  [[gnu::noinline]] bool jump_from_here(bool late) {
     std::int64_t n = passes_alike(late);
     if (n < 1) return false;
 
