@@ -204,8 +204,7 @@ void SglangScheduler::prefill(const SchedulerView& view, BatchPlan& plan) {
     return answer == Admission::Answer::go_on;
   };
   const auto admit_all = [&](const auto& queue) {
-    return std::all_of(queue.begin(), queue.end(),
-                       [&](const RequestView* r) { return admit(*r); });
+    return std::all_of(queue.begin(), queue.end(), [&](const RequestView* r) { return admit(*r); });
   };
   const auto* order = ordered(view);
   // Nobody waits any more: until somebody arrives all that comes is decoding.

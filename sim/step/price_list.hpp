@@ -28,9 +28,9 @@ class PriceList {
   Timeline cost(const PassShape& pass, bool captured) {
     return cost(pass, pass.decode_sequences, captured);
   }
-  /// The price of a decode pass, padded to `padded` sequences, and of those behind it, in which each
-  /// of the `real` sequences gains a token (`below_cap` of them below the sparse top-k); padding
-  /// gains none.
+  /// The price of a decode pass, padded to `padded` sequences, and of those behind it, in which
+  /// each of the `real` sequences gains a token (`below_cap` of them below the sparse top-k);
+  /// padding gains none.
   DecodeRamp ramp(const PassShape& pass, std::int64_t padded, bool captured, std::int64_t real,
                   std::int64_t below_cap);
   /// Price of pass `k` (from 0) behind the one that ramp() was last asked for.

@@ -14,7 +14,7 @@
 namespace {
 
 // Long enough that the gaps are in buckets, as they are of a million requests.
-constexpr int short_run = 30'000, long_run = 60'000;
+constexpr int short_run = 80'000, long_run = 100'000;
 
 struct Case {
   const char* name;
@@ -23,14 +23,15 @@ struct Case {
   double bound;
 };
 
-// The goal is 5,000, and 9,000 for conversations (docs/performance.md): the bounds where it is met;
-// else what stands today and a twentieth more, which tells who makes it worse.
+// The goal is 5,000, and 9,000 for conversations (docs/performance.md): the bounds of vLLM. The
+// others are what stands today and about a twentieth more: they tell who makes it worse. Of a
+// million requests SGLang's take 1 % fewer.
 constexpr Case cases[] = {
-    {"vllm", "{kind: vllm, enable_prefix_caching: off}", false, 6'040},
-    {"vllm, prefix cache", "{kind: vllm}", false, 7'980},
-    {"sglang", "{kind: sglang, disable_radix_cache: on}", false, 6'400},
-    {"vllm, conversations", "{kind: vllm}", true, 11'170},
-    {"sglang, conversations", "{kind: sglang}", true, 13'500},
+    {"vllm", "{kind: vllm, enable_prefix_caching: off}", false, 5'000},
+    {"vllm, prefix cache", "{kind: vllm}", false, 6'500},
+    {"sglang", "{kind: sglang, disable_radix_cache: on}", false, 5'200},
+    {"vllm, conversations", "{kind: vllm}", true, 9'000},
+    {"sglang, conversations", "{kind: sglang}", true, 11'200},
 };
 
 std::vector<Override> settings(const Case& c, int requests) {

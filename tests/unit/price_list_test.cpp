@@ -255,7 +255,8 @@ TEST_CASE("a ramp is the price of every later pass for as long as it says") {
     PriceList list(*box->model);
     const Drawn d = draw_decode(top_k);
     const bool captured = one_in(2);
-    const DecodeRamp ramp = list.ramp(d.pass, d.pass.decode_sequences, captured, d.real, d.below_cap);
+    const DecodeRamp ramp =
+        list.ramp(d.pass, d.pass.decode_sequences, captured, d.real, d.below_cap);
     check_equal(ramp.first, list.cost(d.pass, captured));
     RC_ASSERT(ramp.good_for >= 1);
     RC_ASSERT(ramp.rising);  // these attention kernels never get shorter
