@@ -76,7 +76,8 @@ void MetricsCollector::on_finish(const Request& r) {
   if (keep_ != Keep::latencies) {
     auto stream = streams_.extract(r.index);
     requests_.push_back({r.index, r.prompt, r.output, r.sent, r.queued, r.first_token, r.last_token,
-                         stream ? std::move(stream.mapped().gaps) : std::vector<Duration>()});
+                         stream ? std::move(stream.mapped().gaps) : std::vector<Duration>(),
+                         false});
   }
   ++completed_;
   input_tokens_ += r.prompt;
@@ -96,6 +97,8 @@ void MetricsCollector::on_token(const Request& r, TimePoint at_client) {
 
 void MetricsCollector::on_reject(const Request& r, TimePoint at_client) {
   if (r.index < 0) return;
+  if (keep_ != Keep::latencies)
+    requests_.push_back({r.index, r.prompt, 0, r.sent, r.queued, at_client, at_client, {}, true});
   ++rejected_;
   in_flight_.ends(at_client);
   end_ = std::max(end_, at_client);

@@ -44,15 +44,15 @@ struct RunMetrics {
 
 std::vector<std::string> metric_names();
 
-/// One finished request, as a load generator's details have it.
+/// One request that ended, as a load generator's details have it.
 struct RequestRecord {
   std::int64_t index = 0, input = 0, output = 0;
   TimePoint sent, queued, first, last;
-  std::vector<Duration>
-      gaps;  // between its tokens: output - 1; only where Keep::gaps asks for them
+  std::vector<Duration> gaps;  // between its tokens; only where Keep::gaps asks for them
+  bool rejected = false;       // turned away: no output; its last moment is the client's answer
 };
 
-/// What a collector keeps of each finished request.
+/// What a collector keeps of each request that ended.
 enum class Keep { latencies, records, gaps };
 
 /// Collects a run: subscribe it to the server and to the client. Holds 24 bytes for each finished

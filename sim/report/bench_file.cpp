@@ -43,13 +43,15 @@ struct Buckets {
 
   explicit Buckets(const std::vector<BenchRequest>& requests) {
     if (requests.empty()) return;
-    double start = requests.front().sent_s, end = 0;
-    for (const auto& r : requests) start = std::min(start, r.sent_s), end = std::max(end, r.last_s);
+    double start = requests.front().sent_s, end = start;
+    for (const auto& r : requests)
+      if (!r.failed) start = std::min(start, r.sent_s), end = std::max(end, r.last_s);
     const auto seconds = static_cast<std::size_t>(std::ceil(end - start)) + 1;
     std::vector<double> tokens(seconds);
     std::vector<std::int64_t> in_flight(seconds);
     const auto second = [&](double at) { return static_cast<std::size_t>(at - start); };
     for (const auto& r : requests) {
+      if (r.failed) continue;
       double at = r.first_s;
       tokens[second(at)] += 1;
       for (const double gap : r.gaps_s)
@@ -81,11 +83,13 @@ void put_details(Line& out, const BenchResult& r, bool start_times) {
   };
   array("input_lens", [](const BenchRequest& q) { return q.input; });
   array("output_lens", [](const BenchRequest& q) { return q.output; });
-  array("ttfts", [](const BenchRequest& q) { return q.first_s - q.sent_s; });
+  array("ttfts", [](const BenchRequest& q) { return q.failed ? 0.0 : q.first_s - q.sent_s; });
   array("itls", [](const BenchRequest& q) { return q.gaps_s; });
   if (start_times) array("start_times", [](const BenchRequest& q) { return q.sent_s; });
   array("generated_texts", [](const BenchRequest&) { return ""; });
-  array("errors", [](const BenchRequest&) { return ""; });
+  array("errors", [](const BenchRequest& q) {
+    return q.failed ? "rejected: longer than the server allows" : "";
+  });
 }
 
 Line sglang_line(const BenchResult& r, bool details) {
@@ -236,7 +240,8 @@ BenchResult bench_result(const RunReport& report) {
                             r.sent.since_start().seconds(),
                             r.first.since_start().seconds(),
                             r.last.since_start().seconds(),
-                            {}});
+                            {},
+                            r.rejected});
     for (const Duration gap : r.gaps) out.requests.back().gaps_s.push_back(gap.seconds());
   }
   const auto kind = value_of(report, "workload.kind");

@@ -11,12 +11,13 @@
 /// Whose result file is written: sglang.bench_serving's (v0.5.9) or vllm bench serve's.
 enum class BenchFormat { sglang, vllm };
 
-/// One finished request as a load generator's details have it; times in seconds on the
+/// One request as a load generator's details have it; times in seconds on the
 /// benchmark's clock.
 struct BenchRequest {
   std::int64_t input = 0, output = 0;
   double sent_s = 0, first_s = 0, last_s = 0;
   std::vector<double> gaps_s;  // between its chunks
+  bool failed = false;         // the server turned it away
 };
 
 /// What a load generator knows at the end of one run.

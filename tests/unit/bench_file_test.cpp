@@ -201,6 +201,32 @@ TEST_CASE("details are lengths, times in seconds and empty texts; buckets are se
     CHECK(none.find(key)->is(Json::Kind::null));
 }
 
+TEST_CASE("a request that was turned away is in the details, with an error and no output") {
+  BenchResult r = detailed();
+  r.requests.insert(r.requests.begin() + 1, {90, 0, 0.25, 9, 9, {}, true});
+  for (const auto format : {BenchFormat::sglang, BenchFormat::vllm}) {
+    const auto json = parsed(bench_json(r, format, true));
+    const auto at = [&](const char* key) -> const Json& { return json.find(key)->items.at(1); };
+    CHECK(at("input_lens").number == 90);
+    CHECK(at("output_lens").number == 0);
+    CHECK(at("ttfts").number == 0);
+    CHECK(at("itls").items.empty());
+    CHECK(at("errors").text.find("rejected") != std::string::npos);
+    CHECK(json.find("errors")->items.at(0).text.empty());
+    // It counts for no token and no second, and a reader of the file leaves it out.
+    CHECK(json.find("max_output_tokens_per_s")->number == 4);
+  }
+  CHECK(parsed(bench_json(r, BenchFormat::sglang, true)).find("max_concurrent_requests")->number ==
+        2);
+  const auto runs = imported(bench_json(r, BenchFormat::vllm, true));
+  for (const auto& [key, value] : runs[0].workload)
+    if (key == "lengths") CHECK(value == "[[10, 3], [20, 2]]");
+  // Nobody was served.
+  r.requests = {{90, 0, 5, 9, 9, {}, true}};
+  CHECK(parsed(bench_json(r, BenchFormat::sglang, true)).find("max_concurrent_requests")->number ==
+        0);
+}
+
 TEST_CASE("an infinite rate is written as each tool writes it") {
   BenchResult r = result();
   r.request_rate = std::numeric_limits<double>::infinity();

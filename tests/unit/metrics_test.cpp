@@ -153,6 +153,15 @@ TEST_CASE("a rejected request is counted and gives no latency") {
   CHECK(r.duration_s == Approx(0.15));
   CHECK(r.e2e_ms.mean == Approx(100));
   CHECK(r.in_flight_mean == Approx((100.0 + 150) / 150));
+  // In the records it is there, for the details of a result file.
+  MetricsCollector records(40, Keep::records);
+  records.on_clock(at(0));
+  records.on_sent(request(7, {0, {}}));
+  records.on_reject(request(7, {0, {}}), at(150));
+  REQUIRE(records.requests().size() == 1);
+  CHECK(records.requests()[0].rejected);
+  CHECK(records.requests()[0].index == 7);
+  CHECK(records.requests()[0].output == 0);
 }
 
 TEST_CASE("the server's log counts 40 decode passes, dropped tokens included, prefills not") {

@@ -536,11 +536,43 @@ TEST_CASE("a decode holds until somebody arrives, or through arrivals while the 
   CHECK(plan.hold->on_leave);
 }
 
-TEST_CASE("no hold on a prefill, beside a cut request or after a retraction") {
+TEST_CASE("a prefill holds until somebody arrives when nobody waits behind it") {
   SglangScheduler s(options());
   Table t;
   t.waiting = {queued(0, 10, 10)};
-  CHECK_FALSE(t.ask(s).hold);
+  auto plan = t.ask(s);
+  CHECK(plan.ids() == Ids{0});
+  REQUIRE(plan.hold);
+  CHECK(plan.hold->on_arrival);
+  CHECK_FALSE(plan.hold->on_leave);
+  // Somebody is refused for want of pages: 50 + 10 do not fit beside 10 + 10.
+  t.free_pages = 60;
+  t.waiting = {queued(1, 10, 10), queued(2, 50, 10)};
+  plan = t.ask(s);
+  CHECK(plan.ids() == Ids{1});
+  CHECK_FALSE(plan.hold);
+}
+
+TEST_CASE(
+    "a prefill that cuts does not hold, nor does the last chunk of a cut one that is cut again") {
+  auto s = scheduler([](SglangOptions& o) { o.chunked_prefill_size = 16; });
+  Table t;
+  t.waiting = {queued(0, 40, 10)};
+  auto plan = t.ask(s);
+  CHECK(plan.ids() == Ids{0});
+  CHECK_FALSE(plan.hold);
+  // Of the 12 tokens left only 8 find pages, though the chunk has room.
+  t.waiting.clear();
+  t.prefilling = {half(0, 40, 10, 28)};
+  t.free_pages = 8;
+  plan = t.ask(s);
+  CHECK(plan.ids() == Ids{0});
+  CHECK_FALSE(plan.hold);
+}
+
+TEST_CASE("no hold beside a cut request or after a retraction") {
+  SglangScheduler s(options());
+  Table t;
   // The cut request finds no room now, but 0.7 falls with every pass.
   t.waiting.clear();
   t.running = {decoding(0, 10, 10, 3)};
