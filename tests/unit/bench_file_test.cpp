@@ -219,8 +219,8 @@ TEST_CASE("a request that was turned away is in the details, with an error and n
   CHECK(parsed(bench_json(r, BenchFormat::sglang, true)).find("max_concurrent_requests")->number ==
         2);
   const auto runs = imported(bench_json(r, BenchFormat::vllm, true));
-  for (const auto& [key, value] : runs[0].workload)
-    if (key == "lengths") CHECK(value == "[[10, 3], [20, 2]]");
+  CHECK(std::count(runs[0].workload.begin(), runs[0].workload.end(),
+                   std::pair<std::string, std::string>("lengths", "[[10, 3], [20, 2]]")) == 1);
   // Nobody was served.
   r.requests = {{90, 0, 5, 9, 9, {}, true}};
   CHECK(parsed(bench_json(r, BenchFormat::sglang, true)).find("max_concurrent_requests")->number ==

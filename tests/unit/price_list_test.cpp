@@ -112,7 +112,7 @@ std::int64_t draw_knot(std::int64_t least, std::int64_t most) {
 
 // Any decode pass: sequences, some padding, sums and the longest that belong together.
 struct Drawn {
-  PassShape pass;
+  PassShape unpadded, pass;
   std::int64_t real = 0, below_cap = 0;
 };
 Drawn draw_decode(int top_k) {
@@ -130,6 +130,7 @@ Drawn draw_decode(int top_k) {
   }
   out.real = n;
   if (top_k == 0) out.below_cap = n;
+  out.unpadded = p;
   p = p.padded_to(n + draw(0, 3));
   return out;
 }
@@ -256,7 +257,7 @@ TEST_CASE("a ramp is the price of every later pass for as long as it says") {
     const Drawn d = draw_decode(top_k);
     const bool captured = one_in(2);
     const DecodeRamp ramp =
-        list.ramp(d.pass, d.pass.decode_sequences, captured, d.real, d.below_cap);
+        list.ramp(d.unpadded, d.pass.decode_sequences, captured, d.real, d.below_cap);
     check_equal(ramp.first, list.cost(d.pass, captured));
     RC_ASSERT(ramp.good_for >= 1);
     RC_ASSERT(ramp.rising);  // these attention kernels never get shorter
