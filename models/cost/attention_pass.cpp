@@ -32,6 +32,15 @@ void add(Prediction& sum, const Prediction& part) {
   worsen(sum, part.provenance, part.error);
 }
 
+PromptPart summed(const std::vector<PromptPart>& prompts) {
+  PromptPart sum;
+  for (const PromptPart& p : prompts) {
+    sum.tokens += p.tokens;
+    sum.past += p.past;
+  }
+  return sum;
+}
+
 }  // namespace
 
 AttentionKernel flash_attention(const GpuSpec& gpu) {
@@ -112,15 +121,21 @@ Prediction attention_pass(const AttentionPass& pass, const GpuSpec& gpu,
                           const CostModel<GqaMixedShape>* mixed) {
   SIM_ASSERT(pass.heads.query > 0 && pass.heads.kv > 0 && pass.heads.query >= pass.heads.kv);
   SIM_ASSERT(pass.decodes.count == 0 || pass.padded_batch >= pass.decodes.count);
+  if (kernel.sums_prompts && pass.prompts.size() > 1) {
+    AttentionPass one = pass;
+    one.prompts = {summed(pass.prompts)};
+    return attention_pass(one, gpu, kernel, decode, prefill, mixed);
+  }
   Prediction decodes = zero();
   if (pass.decodes.count > 0) {
     decodes = decode.predict({pass.decodes.count, pass.decodes.mean(), pass.heads});
     if (kernel.walks_unsplit && !splits_kv(pass.padded_batch, pass.heads.kv, gpu.sm_count)) {
       const double token = pass.heads.kv_bytes_per_token();
-      const double ratio = kv_tail_ratio(
+      const double tail = kv_tail_ratio(
           pass.decodes, pass.heads.kv,
           {gpu.sm_count, gpu.memory_bandwidth.count() * 1e-6 * kernel.bandwidth_share / token,
            kernel.block_bytes_per_us / token});
+      const double ratio = kernel.kv_tail == 1 ? tail : 1 + kernel.kv_tail * (tail - 1);
       decodes.time = decodes.time.scaled(ratio);
       if (ratio > 1) worsen(decodes, kernel.provenance, kernel.tail_error);
     }
@@ -141,18 +156,19 @@ Prediction attention_pass(const AttentionPass& pass, const GpuSpec& gpu,
   if (!inside || pass.decodes.count == 0 || kernel.prompts == AttentionKernel::Prompts::added)
     return all;
 
+  const auto longest = static_cast<std::int64_t>(std::ceil(pass.decodes.mean()));
+  const KvLengths equal{pass.decodes.count, pass.decodes.sum, longest};
   const double law_us = mixed_us(*inside, pass.decodes, pass.heads, gpu, kernel);
+  const double tail_us = std::max(0.0, law_us - mixed_us(*inside, equal, pass.heads, gpu, kernel));
   double added_us = 0;
   if (mixed) {
-    const auto longest = static_cast<std::int64_t>(std::ceil(pass.decodes.mean()));
-    const KvLengths equal{pass.decodes.count, pass.decodes.sum, longest};
     const Prediction launch =
         mixed->predict({*inside, pass.decodes.count, pass.decodes.mean(), pass.heads});
-    added_us = (launch.time - largest).us() +
-               std::max(0.0, law_us - mixed_us(*inside, equal, pass.heads, gpu, kernel));
+    added_us = (launch.time - largest).us() + kernel.kv_tail * tail_us;
     worsen(all, launch.provenance, launch.error);
   } else {
-    added_us = law_us - mixed_us(*inside, {}, pass.heads, gpu, kernel);
+    added_us =
+        law_us - mixed_us(*inside, {}, pass.heads, gpu, kernel) + (kernel.kv_tail - 1) * tail_us;
     worsen(all, kernel.provenance, kernel.error);
   }
   all.time = std::max({prompts.time + Duration::from_us(std::max(0.0, added_us)), decodes.time,

@@ -64,6 +64,9 @@ struct AttentionKernel {
   Provenance provenance = Provenance::assumed;
   double error = 0;       // median of the mixed kernel
   double tail_error = 0;  // of the ratio of unequal to equal KV lengths
+  // What a build may do otherwise, to follow the rules of another simulator.
+  double kv_tail = 1;         // share of what unequal KV lengths add that passes pay
+  bool sums_prompts = false;  // all prompt parts of a pass are priced as one of their summed sizes
 };
 
 /// What vLLM's FlashAttention back end is on a GPU: version 2, mixed, on sm120 and sm89 (fitted)

@@ -496,7 +496,10 @@ StepModel Experiment::make_step(Only only) const {
   StepModel step(build_graph(model_, graph), *costs_, *collectives_, *popularity_, launch, only);
   // SGLang's attention (FlashInfer, FlashAttention-3) and FP8 caches were not measured mixed.
   const bool flash = build_.engine == "vllm" && kv_ == Precision::bf16;
-  step.set_attention(gpu_, flash ? flash_attention(gpu_) : AttentionKernel{});
+  AttentionKernel attention = flash ? flash_attention(gpu_) : AttentionKernel{};
+  attention.kv_tail = build_.kv_tail;
+  attention.sums_prompts = build_.sums_prompts;
+  step.set_attention(gpu_, attention);
   if (fitted_) step.set_residuals(build_.residuals);
   return step;
 }

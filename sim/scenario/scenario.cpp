@@ -59,8 +59,22 @@ std::vector<Expectation> read_expect(const Settings* node, Reading& reading) {
   return out;
 }
 
+// What follows `constants.` is one key with dots in it: the path of the constant.
+void set_constant(Settings& tree, const std::string& key, const Settings& value) {
+  const Settings* constants = tree.find("constants");
+  const bool there = constants && constants->is_map();
+  auto entries = there ? constants->entries() : std::vector<Settings::Entry>();
+  std::erase_if(entries, [&](const auto& entry) { return entry.key == key; });
+  entries.push_back({key, value.where(), value});
+  tree.set("constants", Settings::map(std::move(entries), value.where()));
+}
+
 void apply(Scenario& scenario, const std::string& path, const Settings& value) {
-  scenario.tree.set(path, value);
+  constexpr std::string_view constants = "constants.";
+  if (path.starts_with(constants) && path.size() > constants.size())
+    set_constant(scenario.tree, path.substr(constants.size()), value);
+  else
+    scenario.tree.set(path, value);
   scenario.changes.push_back(
       {path, value.is_scalar() ? value.text() : "...", value.where().text()});
 }

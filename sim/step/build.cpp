@@ -118,6 +118,11 @@ Build read_build(const std::string& id, const Settings& file, Reading& reading) 
     if (c.has("nccl_channels"))
       b.nccl_channels = c.constant<int>("nccl_channels", std::nullopt, between(1, 64));
   }
+  if (const Settings* node = s.take("attention")) {
+    Section a(*node, "build.attention", reading);
+    b.kv_tail = a.optional<double>("kv_tail", 1.0, between(0.0, 2.0));
+    b.sums_prompts = a.word("prompts", {"each", "summed"}, "each") == "summed";
+  }
   if (const Settings* node = s.take("fitted")) {
     Section f(*node, "build.fitted", reading);
     b.small_kernels = f.constant<Duration>("small_kernels", std::nullopt, plausible_time());

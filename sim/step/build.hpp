@@ -47,6 +47,9 @@ struct Build {
   Constant<Duration> sequence_host;  // post-processing per running sequence and pass
   Constant<Duration> cold_start;     // what the first request of a server waits besides
   PassResiduals residuals;
+  /// How attention is priced, where it is not as its kernels run (AttentionKernel).
+  double kv_tail = 1;
+  bool sums_prompts = false;
   /// The two numbers of a build that may be fitted on served decode steps (`ceiling fit build`).
   std::optional<Constant<Duration>> small_kernels;   // of one layer, all of them together
   std::optional<Constant<BytesPerSecond>> moe_rate;  // at which weights of touched experts are read

@@ -387,6 +387,33 @@ TEST_CASE("--set overrides one value of a scenario") {
   CHECK(both.at("batch_max") == 2);
 }
 
+TEST_CASE("a constant is one key with dots, in constants, in a point and behind --set") {
+  const auto tpot = [&](const std::string& file, const std::vector<std::string>& extra) {
+    std::vector<std::string> arguments = {"run", file, "--format", "json"};
+    arguments.insert(arguments.end(), extra.begin(), extra.end());
+    std::vector<double> out;
+    const Json report = json_of(run(arguments));
+    for (const Json& result : report.at("results"))
+      out.push_back(result.at("metrics").at("tpot_ms").at("mean"));
+    return out;
+  };
+  const process::TemporaryFolder folder;
+  const std::string slow = "machine.host.kernel_launch: 20 us";
+  const auto plain = tpot(folder.write("a.yaml", scenario()), {}).at(0);
+  const auto stated =
+      tpot(folder.write("b.yaml", scenario() + "constants: { " + slow + " }\n"), {}).at(0);
+  CHECK(stated > plain);
+  const auto point = folder.write("c.yaml", scenario() +
+                                                "constants: { gpu.sm_count: 188 }\n"
+                                                "points: [{ constants." +
+                                                slow + " }]\n");
+  CHECK(tpot(point, {}) == std::vector{plain, stated});
+  CHECK(tpot(point, {"--set", "constants.machine.host.kernel_launch=20 us"}) ==
+        std::vector{stated, stated});
+  check_refused(run({"run", home, "--set", "constants.machine.host.launch=20 us"}),
+                {"there is no constant 'machine.host.launch'"});
+}
+
 TEST_CASE("points expand into one run each, with expectations of their own") {
   const process::TemporaryFolder folder;
   const auto file = folder.write(

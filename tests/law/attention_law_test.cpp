@@ -285,6 +285,38 @@ TEST_CASE(
         one + prefill.predict({small, pass({}, {}).heads}).time);
 }
 
+TEST_CASE("without the KV tail unequal lengths cost what equal ones do, half of it half as much") {
+  const GpuSpec g = gpu("sm120");
+  AttentionKernel kernel = flash_attention(g);
+  const auto time = [&](double share, const Lengths& each, std::vector<PromptPart> with) {
+    kernel.kv_tail = share;
+    return attention_pass(pass(each, std::move(with)), g, kernel, decode, prefill).time;
+  };
+  Lengths unequal(64, 1000);
+  unequal[9] += 6400;
+  const Lengths equal(64, 1100);
+  for (const auto& with : {std::vector<PromptPart>{}, {{512, 0}}}) {
+    const auto none = time(0, unequal, with), half = time(0.5, unequal, with);
+    const auto all = time(1, unequal, with);
+    CHECK(none == time(1, equal, with));
+    CHECK(none < all);
+    CHECK(std::abs((half - none).us() - (all - half).us()) < 1e-5);
+  }
+}
+
+TEST_CASE("prompts that are summed cost what one of their summed sizes does") {
+  const GpuSpec g = gpu("sm120");
+  AttentionKernel kernel = flash_attention(g);
+  const auto time = [&](const Lengths& each, std::vector<PromptPart> with) {
+    return attention_pass(pass(each, std::move(with)), g, kernel, decode, prefill).time;
+  };
+  const Lengths each(64, 2000);
+  const auto apart = time(each, {{300, 50}, {700, 0}, {24, 1000}});
+  kernel.sums_prompts = true;
+  CHECK(time(each, {{300, 50}, {700, 0}, {24, 1000}}) == time(each, {{1024, 1050}}));
+  CHECK(time(each, {{300, 50}, {700, 0}, {24, 1000}}) != apart);
+}
+
 TEST_CASE("a mixed pass on borrowed numbers says so") {
   const auto p = pass({500, 600}, {{512, 0}});
   CHECK(priced(p, "sm120").provenance == Provenance::fitted);

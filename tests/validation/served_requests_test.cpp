@@ -113,3 +113,53 @@ TEST_CASE("Llama-3.1-8B served on RTX PRO 6000 and RTX 4090: means and single re
     }
   }
 }
+
+TEST_CASE("by the rules of LLMServingSim its own predictions come back") {
+  const auto file = shared_file("data/serving/requests_sm120_vllm019.csv");
+  if (!file) return;
+  const auto scenarios =
+      load_scenarios((repo_root() / "scenarios/simulators/llmservingsim.yaml").string(), {});
+  if (!scenarios) FAIL(scenarios.error().render());
+  const auto log = load_measured_requests(*file);
+  if (!log) FAIL(log.error().render());
+  struct Stated {
+    const char* run;
+    std::array<double, 3> of_mean, per_request;  // TTFT, TPOT, latency
+  };
+  // It counts from a request's arrival, which the engine of the log sees up to a step later.
+  const Stated stated[] = {{"RTXPRO6000/Llama-3.1-8B", {0, 0.002, 0.001}, {0.053, 0.009, 0.005}},
+                           {"RTX4090/Llama-3.1-8B", {0.010, 0.015, 0.011}, {0.015, 0.022, 0.011}}};
+  REQUIRE(scenarios->size() == 2);
+  for (std::size_t card = 0; card < 2; ++card) {
+    INFO(stated[card].run);
+    const auto& requests = log->at(stated[card].run);
+    const auto in = resolve((*scenarios)[card]);
+    if (!in) FAIL(in.error().render());
+    const auto experiment = Experiment::make(*in);
+    if (!experiment) FAIL(experiment.error().render());
+    std::vector<RequestRecord> records;
+    (*experiment)->run(Only::everything, &records);
+    REQUIRE(records.size() == requests.size());
+    std::array<double, 3> ours{}, its{}, apart{};
+    for (const RequestRecord& r : records) {
+      const MeasuredRequest& m = requests[static_cast<std::size_t>(r.index)];
+      REQUIRE(m.output == r.output);
+      const RequestLatencies& lss = m.predicted_by.at("lss");
+      const std::array a{(r.first - r.sent).ms(),
+                         (r.last - r.first).ms() / static_cast<double>(r.output - 1),
+                         (r.last - r.sent).ms()};
+      const std::array b{lss.ttft_ms, lss.tpot_ms, lss.e2e_ms};
+      for (std::size_t i = 0; i < 3; ++i) {
+        ours[i] += a[i];
+        its[i] += b[i];
+        apart[i] += std::abs(a[i] / b[i] - 1) / static_cast<double>(records.size());
+      }
+    }
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double of_mean = ours[i] / its[i] - 1;
+      INFO(i << ": " << of_mean << ", " << apart[i]);
+      CHECK(std::abs(of_mean - stated[card].of_mean[i]) <= 0.001);
+      CHECK(std::abs(apart[i] - stated[card].per_request[i]) <= 0.001);
+    }
+  }
+}
