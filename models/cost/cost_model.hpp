@@ -73,6 +73,7 @@ struct IndexerShape {
 /// A memory-bound kernel: norms, rope, activations, quantisation, KV writes, sampling.
 struct ElementwiseShape {
   std::int64_t bytes = 0;  // read and written
+  bool in_place = false;   // writes where it has read: half as much memory is touched
 };
 
 /// Time of one kernel class. Pure: same shape, same answer.

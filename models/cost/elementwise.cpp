@@ -1,7 +1,8 @@
 // Memory-bound small kernels: a floor, plus the bytes at a share of the bandwidth. With
 // `l2_bandwidth` what fits half of the L2 moves at that rate, since the kernel before has just
-// written it, and between half of the L2 and all of it a growing part comes from DRAM.
-// Leaves out: everything that fusion would change; the number of kernels is the build's statement.
+// written it, and between half of the L2 and all of it a growing part comes from DRAM. A kernel
+// that works in place touches half of what it moves. Leaves out: everything that fusion would
+// change; the number of kernels is the build's statement.
 
 #include <algorithm>
 #include <optional>
@@ -25,7 +26,8 @@ class Elementwise final : public CostModel<ElementwiseShape> {
     Duration memory = Bytes(s.bytes) / gpu_.memory_bandwidth;
     double l2_us = 0;
     if (l2_bandwidth_) {
-      const double fill = static_cast<double>(s.bytes) / static_cast<double>(gpu_.l2.count());
+      const double touched = static_cast<double>(s.bytes) / (s.in_place ? 2 : 1);
+      const double fill = touched / static_cast<double>(gpu_.l2.count());
       const double outside = std::clamp(2 * fill - 1, 0.0, 1.0);
       l2_us = (Bytes(s.bytes) / *l2_bandwidth_).us() * (1 - outside);
       memory = memory.scaled(outside);

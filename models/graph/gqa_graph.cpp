@@ -39,10 +39,10 @@ class Builder : GraphParts {
     const std::int64_t q = heads * dim, kv = kv_heads * dim;
     const auto p = m_.precision.attention;
     Operators ops;
-    ops.push_back(small("input_norm", 1, 4 * hidden * activation));
+    ops.push_back(in_place("input_norm", 4 * hidden * activation));
     ops.push_back({"qkv", "attention projections", 1, GemmOp{q + 2 * kv, hidden, p}});
     if (a_.qk_norm) ops.push_back(small("qk_norm", 2, (q + kv) * activation));
-    ops.push_back(small("rope", 1, 2 * (q + kv) * activation));
+    ops.push_back(in_place("rope", 2 * (q + kv) * activation));
     if (!o_.attention_writes_kv) ops.push_back(small("kv_write", 1, 4 * kv * activation));
     // FlashAttention launches a second kernel where it splits KV
     ops.push_back({"attention", "attention", 2, GqaOp{heads, kv_heads, a_.head_dim, o_.kv}});

@@ -53,14 +53,14 @@ class Builder : GraphParts {
     const auto p = m_.precision.attention;
     const std::int64_t q_width = heads * (a.nope + a.rope);
     Operators ops;
-    ops.push_back(small("input_norm", 1, 4 * hidden * activation));
+    ops.push_back(in_place("input_norm", 4 * hidden * activation));
     ops.push_back({"q_a_kv_a", "attention projections", 1,
                    GemmOp{std::int64_t{a.q_lora} + a.kv_lora + a.rope, hidden, p}});
     ops.push_back(small("q_kv_norm", 2, (a.q_lora + a.kv_lora) * activation));
     ops.push_back({"q_b", "attention projections", 1, GemmOp{q_width, a.q_lora, p}});
     ops.push_back(
         {"absorbed_q", "attention projections", 1, BatchedGemmOp{heads, a.kv_lora, a.nope}});
-    ops.push_back(small("rope", 1, 2 * (heads + 1) * a.rope * activation));
+    ops.push_back(in_place("rope", 2 * (heads + 1) * a.rope * activation));
     if (own_indexer) indexer(ops);
     ops.push_back(small("kv_write_q_concat", 3, heads * (a.kv_lora + a.rope) * activation));
     ops.push_back({"attention", "attention", 2,

@@ -40,6 +40,7 @@ struct IndexerOp {
 struct ElementwiseOp {
   std::int64_t bytes_per_row = 0;  // of one kernel
   Rows rows = Rows::tokens;
+  bool in_place = false;
 };
 struct CollectiveOp {
   Collective op = Collective::all_reduce;

@@ -4,6 +4,10 @@ Operator GraphParts::small(std::string name, int launches, std::int64_t bytes_pe
   return {std::move(name), "small kernels", launches, ElementwiseOp{bytes_per_row, rows}};
 }
 
+Operator GraphParts::in_place(std::string name, std::int64_t bytes_per_row) {
+  return {std::move(name), "small kernels", 1, ElementwiseOp{bytes_per_row, Rows::tokens, true}};
+}
+
 void GraphParts::all_reduce(Operators& ops) const {
   if (o_.tensor_parallel == 1) return;
   ops.push_back({"all_reduce", "all-reduce", 1,
@@ -17,7 +21,7 @@ GraphParts::Operators GraphParts::embedding() const {
 }
 
 void GraphParts::feed_forward(Operators& ops, bool dense) const {
-  ops.push_back(small("post_attention_norm", 1, 4 * m_.hidden * activation));
+  ops.push_back(in_place("post_attention_norm", 4 * m_.hidden * activation));
   if (dense)
     mlp(ops, "dense MLP", m_.dense_inter / o_.tensor_parallel, m_.precision.dense_mlp, false);
   else
@@ -53,7 +57,7 @@ void GraphParts::moe(Operators& ops) const {
 }
 
 GraphParts::Operators GraphParts::head(double sampling_bytes) const {
-  Operators ops = {small("final_norm", 1, 4 * m_.hidden * activation)};
+  Operators ops = {in_place("final_norm", 4 * m_.hidden * activation)};
   const std::int64_t vocab = m_.vocab;
   ops.push_back(
       {"lm_head", "head and sampling", 2,

@@ -16,6 +16,8 @@ class GraphParts {
 
   static Operator small(std::string name, int launches, std::int64_t bytes_per_row,
                         Rows rows = Rows::tokens);
+  /// A small kernel that writes where it has read: norms with their residual, rotary embedding.
+  static Operator in_place(std::string name, std::int64_t bytes_per_row);
   void all_reduce(Operators& ops) const;  // nothing on one GPU
   Operators embedding() const;
   /// From the norm behind attention to the end of the layer.

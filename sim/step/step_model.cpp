@@ -172,7 +172,8 @@ StepModel::Priced StepModel::price(const Operator& op, const PassShape& pass,
                                            i.heads, i.dim, i.top_k, true}));
           },
           [&](const ElementwiseOp& e) {
-            Prediction p = costs_.elementwise->predict({rows_of(e.rows, pass) * e.bytes_per_row});
+            Prediction p =
+                costs_.elementwise->predict({rows_of(e.rows, pass) * e.bytes_per_row, e.in_place});
             if (small_kernels > 0) {
               const auto& all = *launch_.small_kernels;
               p.time = p.time - costs_.elementwise->predict({0}).time + all.value / small_kernels;

@@ -81,6 +81,21 @@ TEST_CASE("no kernel is faster than its arithmetic or its traffic at the card's 
   }));
 }
 
+TEST_CASE("a small kernel in place fits the L2 up to twice the bytes, and is never slower") {
+  static const CostModels models = load_costs("rtx-4090", "vllm-0.19-sm89");
+  const auto& small = *models.elementwise;
+  CHECK(rc::check([&] {
+    const std::int64_t bytes = size() * size();
+    RC_ASSERT(small.predict({bytes, true}).time <= small.predict({bytes}).time);
+  }));
+  // A norm over 2,048 tokens of 4,096: 67.1 MB, of which it touches 33.6, in an L2 of 75.5:
+  // 2.2 us + 67.1 MB / 3 TB/s = 24.6 us (28 measured). Touching all of it, 2 x 67.1 / 75.5 - 1 =
+  // 0.778 come from DRAM: 2.2 + 0.222 x 22.4 + 0.778 x 67.1 / 1.008 = 59 us.
+  const std::int64_t norm = 4LL * 4096 * 2 * 2048;
+  CHECK(small.predict({norm, true}).time.us() == Approx(24.6).margin(0.1));
+  CHECK(small.predict({norm}).time.us() == Approx(59.0).margin(0.2));
+}
+
 TEST_CASE("more work never takes less time") {
   CHECK(rc::check("GEMM in m, n and k", [] {
     const GemmShape s{size(), size(), size(), precision()};
