@@ -1,6 +1,8 @@
 #include "sim/scenario/build_file.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -41,7 +43,32 @@ std::vector<std::string> fill(Settings& node, const Settings& from, const std::s
   return filled;
 }
 
+// Whether the file of a build, or one that it is like, has the word. When in doubt, it does.
+bool mentions(std::string name, const std::string& word) {
+  for (int depth = 0; depth < 16; ++depth) {
+    const auto path = find_data_file("hardware/builds", name, {});
+    if (!path) return true;
+    std::ifstream in(*path, std::ios::binary);
+    std::ostringstream read;
+    read << in.rdbuf();
+    const std::string text = "\n" + std::move(read).str();
+    if (!in || text.find(word) != std::string::npos) return true;
+    constexpr std::string_view like = "\nlike:";
+    const auto at = text.find(like);
+    if (at == std::string::npos) return false;
+    const auto begin = text.find_first_not_of(' ', at + like.size());
+    name = text.substr(begin, text.find_first_of(" #\r\n", begin) - begin);
+  }
+  return true;
+}
+
 }  // namespace
+
+std::vector<std::string> builds_naming(const std::string& architecture) {
+  auto names = data_names("hardware/builds");
+  std::erase_if(names, [&](const auto& name) { return !mentions(name, architecture); });
+  return names;
+}
 
 Expected<BuildFile> load_build(const std::string& first, const Location& wanted_by) {
   BuildFile out;

@@ -62,14 +62,19 @@ std::string text_of(const Settings* node) {
   return node && node->is_scalar() ? node->text() : std::string();
 }
 
-// The kernel classes that a model needs beside those of every model and that a build names no back
-// end for.
-std::vector<std::string> unnamed_back_ends(const Settings& build, const ModelSpec& m) {
+// The kernel classes that a model needs beside those of every model.
+std::vector<std::string> needed_back_ends(const ModelSpec& m) {
   std::vector<std::string> needed =
       m.mla() ? std::vector<std::string>{"batched_gemm", "mla_decode", "mla_prefill"}
               : std::vector<std::string>{"attention_decode", "attention_prefill"};
   if (m.indexer) needed.push_back("indexer");
   if (m.moe) needed.push_back("moe");
+  return needed;
+}
+
+// Those of them that a build names no back end for.
+std::vector<std::string> unnamed_back_ends(const Settings& build, const ModelSpec& m) {
+  auto needed = needed_back_ends(m);
   std::erase_if(needed, [&](const auto& kernel) { return build.at("back_ends." + kernel); });
   return needed;
 }
@@ -83,7 +88,7 @@ std::string choose_build(const std::string& engine, const std::string& version, 
   const ModelSpec model = read_model(inputs.model_id, inputs.model, ignored);
   std::string best;
   double distance = 0;
-  for (const auto& name : data_names("hardware/builds")) {
+  for (const auto& name : builds_naming(architecture)) {
     const auto file = load_build(name, {});
     if (!file || text_of(file->settings.find("engine")) != engine ||
         text_of(file->settings.find("architecture")) != architecture)
@@ -102,21 +107,43 @@ std::string choose_build(const std::string& engine, const std::string& version, 
   return best;
 }
 
-// Whether a back end of the build answers from fitted tables.
-bool wants_tables(const BackEnds& b, const Settings& laws) {
-  const std::pair<const char*, const std::string*> all[] = {
-      {"gemm", &b.gemm},
-      {"batched_gemm", &b.batched_gemm},
-      {"moe", &b.moe},
-      {"mla_decode", &b.mla_decode},
-      {"mla_prefill", &b.mla_prefill},
-      {"attention_decode", &b.attention_decode},
-      {"attention_prefill", &b.attention_prefill},
-      {"attention_mixed", &b.attention_mixed}};
-  for (const auto& [kernel, back_end] : all)
-    if (text_of(laws.at(fmt::format("{}.{}.model", kernel, *back_end))).ends_with("table"))
-      return true;
-  return false;
+// The back ends of a build without those that this model runs no kernel of.
+BackEnds back_ends_for(const ModelSpec& model, BackEnds b) {
+  const auto needed = needed_back_ends(model);
+  const auto keep = [&](const char* kernel, std::string& back_end) {
+    if (std::find(needed.begin(), needed.end(), kernel) == needed.end()) back_end.clear();
+  };
+  keep("batched_gemm", b.batched_gemm);
+  keep("moe", b.moe);
+  keep("mla_decode", b.mla_decode);
+  keep("mla_prefill", b.mla_prefill);
+  keep("indexer", b.indexer);
+  keep("attention_decode", b.attention_decode);
+  keep("attention_prefill", b.attention_prefill);
+  if (model.mla()) b.attention_mixed.clear();
+  return b;
+}
+
+// The classes of fitted tables that back ends answer from.
+std::vector<std::string> table_classes(const BackEnds& b, const Settings& laws) {
+  struct Tabled {
+    const char* kernel;
+    const std::string& back_end;
+    const char* table;
+  };
+  const Tabled all[] = {{"gemm", b.gemm, "gemm"},
+                        {"batched_gemm", b.batched_gemm, "mla_bmm"},
+                        {"moe", b.moe, "moe"},
+                        {"mla_decode", b.mla_decode, "generation_mla"},
+                        {"mla_prefill", b.mla_prefill, "context_mla"},
+                        {"attention_decode", b.attention_decode, "generation_attention"},
+                        {"attention_prefill", b.attention_prefill, "context_attention"},
+                        {"attention_mixed", b.attention_mixed, "mixed_attention"}};
+  std::vector<std::string> out;
+  for (const auto& [kernel, back_end, table] : all)
+    if (text_of(laws.at(fmt::format("{}.{}.model", kernel, back_end))).ends_with("table"))
+      out.push_back(table);
+  return out;
 }
 
 // Every tensor parallel size that this model and this machine allow, for people.
@@ -264,8 +291,14 @@ std::vector<Uncertain> uncertain_constants(const Inputs& in) {
   std::vector<Uncertain> out;
   collect_uncertain(in.machine, "machine", out);
   collect_uncertain(in.build, "build", out);
-  // Of the laws, only those of the back ends that the build runs.
+  // Of the laws, only those of the back ends that the build runs for this model.
+  Reading ignored;  // Experiment::make() reads the model too and says what is wrong with it
+  const ModelSpec model = read_model(in.model_id, in.model, ignored);
+  auto kernels = needed_back_ends(model);
+  kernels.insert(kernels.end(), {"gemm", "elementwise"});
+  if (!model.mla()) kernels.push_back("attention_mixed");
   for (const auto& kernel : in.laws.entries()) {
+    if (std::find(kernels.begin(), kernels.end(), kernel.key) == kernels.end()) continue;
     const std::string back_end = text_of(in.build.at("back_ends." + kernel.key));
     if (const Settings* law = kernel.value.find(back_end))
       collect_uncertain(*law, "laws." + kernel.key + "." + back_end, out);
@@ -445,8 +478,9 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
 
 void Experiment::read_laws(Reading& reading) {
   const Settings laws = this->laws();
-  if (wants_tables(build_.back_ends, laws)) {
-    auto tables = shared_kernel_tables(gpu_, inputs_.tables_id,
+  const BackEnds back_ends = back_ends_for(model_, build_.back_ends);
+  if (const auto classes = table_classes(back_ends, laws); !classes.empty()) {
+    auto tables = shared_kernel_tables(gpu_, inputs_.tables_id, classes,
                                        text_of(inputs_.scenario.at("engine.kernel_tables")));
     if (!tables) return reading.errors.append(tables.error());
     tables_ = std::move(*tables);
@@ -454,8 +488,7 @@ void Experiment::read_laws(Reading& reading) {
   CostContext context{gpu_, tables_.get(), build_.engine, build_.version,
                       inputs_.tables_id != inputs_.gpu_id};
   if (const GqaSpec* g = model_.gqa()) context.head_dim = g->head_dim;
-  costs_ = std::make_shared<const CostModels>(
-      read_cost_models(context, build_.back_ends, laws, reading));
+  costs_ = std::make_shared<const CostModels>(read_cost_models(context, back_ends, laws, reading));
 }
 
 // The laws with the build's fitted MoE numbers in place of its back end's own.

@@ -62,18 +62,16 @@ Expected<KernelTables> load_kernel_tables(const GpuSpec& gpu, const std::string&
   return out;
 }
 
-Expected<std::shared_ptr<const KernelTables>> shared_kernel_tables(const GpuSpec& gpu,
-                                                                   const std::string& tables_of,
-                                                                   const std::string& box_folder) {
+Expected<std::shared_ptr<const KernelTables>> shared_kernel_tables(
+    const GpuSpec& gpu, const std::string& tables_of, const std::vector<std::string>& classes,
+    const std::string& box_folder) {
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<const KernelTables>> loaded;
   const std::lock_guard lock(mutex);
-  auto& tables = loaded[fmt::format("{} {} {} {}", data_folder(), tables_of, gpu.id, box_folder)];
+  auto& tables = loaded[fmt::format("{} {} {} {} {}", data_folder(), tables_of, gpu.id, box_folder,
+                                    fmt::join(classes, " "))];
   if (!tables) {
-    auto fresh =
-        load_kernel_tables(gpu, tables_of,
-                           {"gemm", "mla_bmm", "moe", "generation_mla", "context_mla",
-                            "generation_attention", "context_attention", "mixed_attention"});
+    auto fresh = load_kernel_tables(gpu, tables_of, classes);
     if (!fresh) return tl::unexpected(fresh.error());
     if (!box_folder.empty())
       if (auto errors = add_table_folder(*fresh, box_folder, gpu); !errors.empty())

@@ -17,8 +17,8 @@ Expected<KernelTables> load_kernel_tables(const GpuSpec& gpu, const std::string&
 Diagnostics add_table_folder(KernelTables& tables, const std::string& folder, const GpuSpec& gpu,
                              const std::vector<std::string>& classes = {});
 
-/// The tables that a forward pass is priced from (measured on the card `tables_of`, prepared for
-/// `gpu`) and those of a folder of the box itself ("": none), read once and shared by all
-/// experiments of the process.
+/// The tables of these classes (measured on the card `tables_of`, prepared for `gpu`) and those of
+/// a folder of the box itself ("": none), read once and shared by all experiments of the process.
 Expected<std::shared_ptr<const KernelTables>> shared_kernel_tables(
-    const GpuSpec& gpu, const std::string& tables_of, const std::string& box_folder = {});
+    const GpuSpec& gpu, const std::string& tables_of, const std::vector<std::string>& classes,
+    const std::string& box_folder = {});

@@ -68,7 +68,7 @@ inline CostModels load_costs(const std::string& gpu, const std::string& build) {
   }
   const GpuSpec card = load_gpu(gpu);
   // shared for the life of the program, as the models point into them
-  const auto tables = shared_kernel_tables(card, gpu);
+  const auto tables = shared_kernel_tables(card, gpu, {});
   if (!tables) FAIL(tables.error().render());
   CostModels costs = read_cost_models(
       {card, tables->get(), build_file.find("engine")->text(), build_file.find("version")->text()},
