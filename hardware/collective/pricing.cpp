@@ -69,6 +69,7 @@ void CollectivePricer::anchor(const std::vector<MeasuredCurve>& curves,
 }
 
 const CollectivePrice& CollectivePricer::price(Collective op, Bytes size) const {
+  const std::lock_guard lock(guard_);
   const auto [it, fresh] = known_.try_emplace({op, size.count()});
   if (fresh) it->second = compute(op, size);
   return it->second;

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "hardware/collective/anchor.hpp"
@@ -61,5 +62,7 @@ class CollectivePricer {
   AllReducePolicy policy_;
   std::vector<Anchor> anchors_;
   bool edited_ = false;  // the anchors were measured on the box before an edit
+  // Asked from several threads; an answer once given stays where it is.
+  mutable std::mutex guard_;
   mutable std::map<std::pair<Collective, std::int64_t>, CollectivePrice> known_;
 };

@@ -50,10 +50,11 @@ std::vector<double> misses(int experts, int experts_per_token, double skew) {
 ExpertPopularity::ExpertPopularity(int experts, int experts_per_token, double skew)
     : skew_(skew),
       miss_(std::make_shared<const std::vector<double>>(misses(experts, experts_per_token, skew))),
-      known_(std::make_shared<std::map<std::int64_t, double>>()) {}
+      known_(std::make_shared<Known>()) {}
 
 double ExpertPopularity::distinct(std::int64_t tokens) const {
-  const auto [it, fresh] = known_->try_emplace(tokens);
+  const std::lock_guard lock(known_->guard);
+  const auto [it, fresh] = known_->distinct.try_emplace(tokens);
   if (fresh)
     for (const double m : *miss_) it->second += 1 - power(m, tokens);
   return it->second;

@@ -1,10 +1,13 @@
 #include "sim/scenario/predict.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 
+#include "sim/base/parallel.hpp"
 #include "sim/base/version.hpp"
 #include "sim/report/table.hpp"
 #include "sim/scenario/data.hpp"
@@ -213,57 +216,110 @@ void describe_build(const Experiment& e, const Inputs& in, RunReport& r) {
       r.known_defects.push_back(fmt::format("{} ({})", d.what, d.range()));
 }
 
-void find_ceilings(Experiment& e, RunReport& r) {
+// Runs beside the first that a report asks for: with one resource alone, or with other inputs. All
+// are collected before any is made, since they can be made side by side.
+class MoreRuns {
+ public:
+  using Id = std::size_t;
+
+  Id add(Only only) { return push({only, std::nullopt, {}}); }
+  Id add(Inputs changed) { return push({Only::everything, std::move(changed), {}}); }
+  void make(const Experiment& base, const Inputs& in) {
+    parallel_for(runs_.size(), [&](std::size_t i) {
+      Run& run = runs_[i];
+      // each with cost models of its own: they remember what they were asked last
+      const auto experiment = base.remake(run.changed ? *run.changed : in);
+      if (experiment) run.metrics = (*experiment)->run(run.only);
+      run.changed.reset();
+    });
+  }
+  /// Nothing where the inputs did not fit together.
+  const std::optional<RunMetrics>& operator[](Id id) const { return runs_[id].metrics; }
+
+ private:
+  struct Run {
+    Only only;
+    std::optional<Inputs> changed;
+    std::optional<RunMetrics> metrics;
+  };
+  Id push(Run run) {
+    runs_.push_back(std::move(run));
+    return runs_.size() - 1;
+  }
+  std::vector<Run> runs_;
+};
+
+// What is to be done with the runs once they are made.
+using WhenMade = std::function<void(RunReport&)>;
+
+WhenMade plan_ceilings(const Experiment& e, MoreRuns& runs) {
+  std::vector<std::pair<const char*, MoreRuns::Id>> asked;
   for (const auto& [only, resource] : {std::pair{Only::interconnect, "interconnect"},
                                        {Only::launch, "kernel launch"},
                                        {Only::memory, "memory bandwidth"},
-                                       {Only::arithmetic, "arithmetic"}}) {
-    if (only == Only::interconnect && e.tensor_parallel() == 1) continue;
-    const double throughput = *e.run(only).find(r.headline());
-    // A captured step without launches costs nothing on this resource: no ceiling.
-    if (throughput > 0) r.ceilings.push_back({resource, throughput});
-  }
-  if (r.kind == RunKind::serving)
-    r.ceilings.push_back({"arrivals", e.run(Only::nothing).output_throughput});
-  std::stable_sort(r.ceilings.begin(), r.ceilings.end(),
-                   [](const auto& a, const auto& b) { return a.throughput < b.throughput; });
+                                       {Only::arithmetic, "arithmetic"}})
+    if (only != Only::interconnect || e.tensor_parallel() > 1)
+      asked.emplace_back(resource, runs.add(only));
+  std::optional<MoreRuns::Id> arrivals;
+  if (e.workload().needs_scheduler()) arrivals = runs.add(Only::nothing);
+  return [&runs, asked, arrivals](RunReport& r) {
+    for (const auto& [resource, id] : asked) {
+      const double throughput = *runs[id]->find(r.headline());
+      // A captured step without launches costs nothing on this resource: no ceiling.
+      if (throughput > 0) r.ceilings.push_back({resource, throughput});
+    }
+    if (arrivals) r.ceilings.push_back({"arrivals", runs[*arrivals]->output_throughput});
+    std::stable_sort(r.ceilings.begin(), r.ceilings.end(),
+                     [](const auto& a, const auto& b) { return a.throughput < b.throughput; });
+  };
 }
 
 // 90 % interval: each constant with a spread is moved to either end alone; the ratios that come out
 // are added in squares, apart for up and down. Constants that were fitted together are not
 // independent, so this is rather too wide than too narrow.
-void find_intervals(const Experiment& e, const Inputs& in, RunReport& r) {
-  const auto base = r.metrics.all();
-  std::vector<double> up(base.size()), down(base.size());
-  for (const Uncertain& u : uncertain_constants(in)) {
-    double effect = 0;
-    for (const double factor : {u.spread, 1 / u.spread}) {
-      auto varied = e.remake(scaled(in, u.path, factor));
-      if (!varied) continue;
-      const auto metrics = (*varied)->run().all();
-      for (std::size_t i = 0; i < base.size(); ++i) {
-        if (base[i].second <= 0 || metrics[i].second <= 0) continue;
-        const double ratio = metrics[i].second / base[i].second;
-        if (ratio > 1)
-          up[i] += (ratio - 1) * (ratio - 1);
-        else
-          down[i] += (1 / ratio - 1) * (1 / ratio - 1);
-        if (base[i].first == r.headline() && std::abs(ratio - 1) > std::abs(effect))
-          effect = ratio - 1;
+WhenMade plan_intervals(const Inputs& in, MoreRuns& runs) {
+  struct Moved {
+    std::string label;
+    std::array<MoreRuns::Id, 2> ends;
+  };
+  std::vector<Moved> moved;
+  for (const Uncertain& u : uncertain_constants(in))
+    moved.push_back(
+        {u.label,
+         {runs.add(scaled(in, u.path, u.spread)), runs.add(scaled(in, u.path, 1 / u.spread))}});
+  return [&runs, moved](RunReport& r) {
+    const auto base = r.metrics.all();
+    std::vector<double> up(base.size()), down(base.size());
+    for (const Moved& m : moved) {
+      double effect = 0;
+      for (const auto id : m.ends) {
+        if (!runs[id]) continue;
+        const auto metrics = runs[id]->all();
+        for (std::size_t i = 0; i < base.size(); ++i) {
+          if (base[i].second <= 0 || metrics[i].second <= 0) continue;
+          const double ratio = metrics[i].second / base[i].second;
+          if (ratio > 1)
+            up[i] += (ratio - 1) * (ratio - 1);
+          else
+            down[i] += (1 / ratio - 1) * (1 / ratio - 1);
+          if (base[i].first == r.headline() && std::abs(ratio - 1) > std::abs(effect))
+            effect = ratio - 1;
+        }
       }
+      if (std::abs(effect) >= 0.005) r.drivers.emplace_back(m.label, effect);
     }
-    if (std::abs(effect) >= 0.005) r.drivers.emplace_back(u.label, effect);
-  }
-  for (std::size_t i = 0; i < base.size(); ++i)
-    r.intervals.push_back({base[i].first, base[i].second, base[i].second / (1 + std::sqrt(down[i])),
-                           base[i].second * (1 + std::sqrt(up[i]))});
-  std::stable_sort(r.drivers.begin(), r.drivers.end(), [](const auto& a, const auto& b) {
-    return std::abs(a.second) > std::abs(b.second);
-  });
+    for (std::size_t i = 0; i < base.size(); ++i)
+      r.intervals.push_back({base[i].first, base[i].second,
+                             base[i].second / (1 + std::sqrt(down[i])),
+                             base[i].second * (1 + std::sqrt(up[i]))});
+    std::stable_sort(r.drivers.begin(), r.drivers.end(), [](const auto& a, const auto& b) {
+      return std::abs(a.second) > std::abs(b.second);
+    });
+  };
 }
 
 // The changes name no other file, so that nothing is read again.
-void find_what_ifs(const Experiment& e, const Inputs& in, RunReport& r) {
+WhenMade plan_what_ifs(const Experiment& e, const Inputs& in, MoreRuns& runs) {
   std::vector<std::vector<Override>> tries;
   const bool staged = e.tensor_parallel() > 1 && e.collectives().transport() == Transport::shm;
   const bool eager = !e.graphs() && e.build().decode_graphs;
@@ -271,19 +327,26 @@ void find_what_ifs(const Experiment& e, const Inputs& in, RunReport& r) {
   if (staged) tries.push_back({p2p});
   if (eager) tries.push_back({graphs});
   if (staged && eager) tries.push_back({p2p, graphs});
+  std::vector<std::pair<std::string, MoreRuns::Id>> asked;
   for (const auto& changes : tries) {
     Inputs changed = in;
-    WhatIf w;
+    std::string name;
     for (const auto& c : changes) {
       changed.scenario.set(c.path, *parse_yaml("what-if", c.value));
-      w.change += (w.change.empty() ? "" : " ") + c.path + "=" + c.value;
+      name += (name.empty() ? "" : " ") + c.path + "=" + c.value;
     }
-    auto experiment = e.remake(changed);
-    if (!experiment) continue;
-    w.throughput = *(*experiment)->run().find(r.headline());
-    w.ratio = w.throughput / r.throughput();
-    r.what_ifs.push_back(std::move(w));
+    asked.emplace_back(std::move(name), runs.add(std::move(changed)));
   }
+  return [&runs, asked](RunReport& r) {
+    for (const auto& [change, id] : asked) {
+      if (!runs[id]) continue;
+      WhatIf w;
+      w.change = change;
+      w.throughput = *runs[id]->find(r.headline());
+      w.ratio = w.throughput / r.throughput();
+      r.what_ifs.push_back(std::move(w));
+    }
+  };
 }
 
 // Up to which batch the host is slower than the GPUs, at the mean KV length of the busiest pass; 0
@@ -448,9 +511,14 @@ Expected<RunReport> predict(const Scenario& scenario, const PredictOptions& opti
   }
   if (!errors.empty()) return tl::unexpected(errors);
   describe_step(e, r);
-  if (options.ceilings) find_ceilings(e, r), give_verdict(e, r);
-  if (options.what_ifs) find_what_ifs(e, *in, r);
-  if (options.intervals) find_intervals(e, *in, r);
+  MoreRuns runs;
+  std::vector<WhenMade> parts;
+  if (options.ceilings) parts.push_back(plan_ceilings(e, runs));
+  if (options.what_ifs) parts.push_back(plan_what_ifs(e, *in, runs));
+  if (options.intervals) parts.push_back(plan_intervals(*in, runs));
+  runs.make(e, *in);
+  for (const auto& part : parts) part(r);
+  if (options.ceilings) give_verdict(e, r);
   warn(e, r);
   return r;
 }

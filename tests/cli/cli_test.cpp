@@ -344,6 +344,20 @@ TEST_CASE("the same command prints the same bytes") {
   }
 }
 
+TEST_CASE("however many threads, a run prints the same bytes") {
+  for (const char* scenario :
+       {"scenarios/seed/64-at-16.yaml", "scenarios/measured/llama-3.1-8b.yaml"}) {
+    std::vector<std::string> outputs;
+    for (const char* threads : {"1", "2", "5"}) {
+      const process::Variable set("CEILING_THREADS", threads);
+      outputs.push_back(run({"run", scenario, "--format", "json"}).out);
+    }
+    CHECK(outputs[0].size() > 1000);
+    CHECK(outputs[1] == outputs[0]);
+    CHECK(outputs[2] == outputs[0]);
+  }
+}
+
 TEST_CASE("a result does not depend on the folder in which the command runs") {
   // The absolute path of the scenario is in the output, so compare what was predicted.
   const Json here = json_of(run({"run", home, "--format", "json"}));
