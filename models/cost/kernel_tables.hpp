@@ -33,6 +33,3 @@ class KernelTables {
  private:
   std::deque<KernelSet> sets_;  // addresses stay
 };
-
-/// How far two versions lie apart: the first number that differs decides. 0 when equal.
-double version_distance(const std::string& a, const std::string& b);

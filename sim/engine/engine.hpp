@@ -13,7 +13,7 @@ struct EngineFacts {
   std::int64_t context_length = 0;
   bool sparse_model = false;  // has an indexer: SGLang forces pages of 64 tokens
   bool decode_graphs = true;  // the build can capture decode
-  bool asynchronous = true;   // the build's loop takes results one step late
+  std::string version;        // of the engine, as the scenario or its build states it
   int prefill_chunk = 0;      // of the build; 0: the engine's own default
   std::string model_name;
   std::vector<std::pair<std::string, Bytes>> weight_groups;

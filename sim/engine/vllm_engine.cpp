@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/versions.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/engine/vllm_scheduler.hpp"
 
@@ -52,7 +53,8 @@ EngineSetup setup(const EngineFacts& f, Section& s) {
       s.optional<double>("gpu_memory_utilization", 0.92, between(0.01, 0.999));
   sizes.page_size = s.optional<int>("block_size", f.sparse_model ? 64 : 16, between(1, 1 << 16));
   sizes.prefix_cache = s.optional("enable_prefix_caching", true) ? "blocks" : "none";
-  sizes.loop_depth = s.optional("async_scheduling", f.asynchronous) ? 2 : 1;
+  // On by default since 0.14 (vllm-project/vllm #27614, release notes of v0.14.0).
+  sizes.loop_depth = s.optional("async_scheduling", !older(f.version, "0.14")) ? 2 : 1;
   sizes.decode_log_interval = 0;  // logs by the clock
   sizes.rules = {.skips_finished = true,
                  .keeps_token_in_flight = true,

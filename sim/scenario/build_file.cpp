@@ -13,9 +13,9 @@ namespace {
 
 // Says what a build is, not what it runs: never taken from another.
 bool own(const std::string& key) {
-  static const std::vector<std::string> keys = {"schema",        "name",         "source",
-                                                "note",          "like",         "fitted",
-                                                "known_defects", "kernel_scale", "residuals"};
+  static const std::vector<std::string> keys = {
+      "schema", "name",          "source",       "note",      "like",
+      "fitted", "known_defects", "kernel_scale", "residuals", "tables_version"};
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 

@@ -6,6 +6,7 @@
 
 #include "hardware/collective/staging.hpp"
 #include "sim/base/assert.hpp"
+#include "sim/base/versions.hpp"
 #include "sim/scenario/box_tables.hpp"
 #include "sim/scenario/build_file.hpp"
 #include "sim/scenario/collective_files.hpp"
@@ -80,7 +81,8 @@ std::vector<std::string> unnamed_back_ends(const Settings& build, const ModelSpe
 }
 
 // The build when the scenario names none: of this engine on this GPU with kernels for this model,
-// in the nearest version where the scenario states one, else the first by name.
+// in the nearest version where the scenario states one, else the first by name that is not a
+// variation of another (`like`).
 std::string choose_build(const std::string& engine, const std::string& version, const Settings& gpu,
                          Inputs& inputs) {
   const std::string architecture = text_of(gpu.find("architecture"));
@@ -94,6 +96,7 @@ std::string choose_build(const std::string& engine, const std::string& version, 
         text_of(file->settings.find("architecture")) != architecture)
       continue;
     if (ignored.errors.empty() && !unnamed_back_ends(file->settings, model).empty()) continue;
+    if (version.empty() && file->files.size() > 1) continue;  // a variation of another
     const double away =
         version.empty() ? 0 : version_distance(version, text_of(file->settings.find("version")));
     if (!best.empty() && away >= distance) continue;
@@ -389,8 +392,8 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
     Section s(*in.scenario.find("engine"), "engine", reading);
     const auto kind = s.word("kind", Registry<EngineKind>::names());
     s.take("build");
-    s.take("version");        // chose the build
-    s.take("kernel_tables");  // chose its back ends
+    const Settings* version = s.take("version");  // chose the build
+    s.take("kernel_tables");                      // chose its back ends
     e->tensor_parallel_ = s.optional<int>("tensor_parallel", 1, between(1, 1024));
     e->kv_ = parse_precision(s, "kv_cache_dtype", e->build_.kv);
     e->bf16_activations_ = s.word("moe_activations", {"a4", "a16"},
@@ -440,6 +443,7 @@ Expected<std::unique_ptr<Experiment>> Experiment::make(const Inputs& inputs,
       f.tensor_parallel = e->tensor_parallel_;
       f.context_length = e->model_.context_length;
       f.sparse_model = e->model_.indexer.has_value();
+      f.version = version && version->is_scalar() ? version->text() : e->build_.version;
       f.decode_graphs = e->build_.decode_graphs;
       f.prefill_chunk = e->build_.prefill_chunk;
       if (reading.errors.empty()) {
@@ -485,7 +489,7 @@ void Experiment::read_laws(Reading& reading) {
     if (!tables) return reading.errors.append(tables.error());
     tables_ = std::move(*tables);
   }
-  CostContext context{gpu_, tables_.get(), build_.engine, build_.version,
+  CostContext context{gpu_, tables_.get(), build_.engine, build_.tables_version,
                       inputs_.tables_id != inputs_.gpu_id};
   if (const GqaSpec* g = model_.gqa()) context.head_dim = g->head_dim;
   costs_ = std::make_shared<const CostModels>(read_cost_models(context, back_ends, laws, reading));

@@ -72,6 +72,8 @@ std::vector<PassResiduals::Band> read_bands(const Settings* list, Reading& readi
     band.batch_min = s.required<std::int64_t>("batch_min", count);
     band.batch_max = s.required<std::int64_t>("batch_max", count);
     band.time = s.constant<Duration>("time", std::nullopt, plausible_time());
+    if (s.has("per_sequence"))
+      band.per_sequence = s.constant<Duration>("per_sequence", std::nullopt, plausible_time());
     if (band.batch_max < band.batch_min && band.batch_max > 0)
       s.error("batch_max", "batch_max is below batch_min");
     for (const auto& other : out)
@@ -95,6 +97,7 @@ Build read_build(const std::string& id, const Settings& file, Reading& reading) 
   b.version = s.required<std::string>("version");
   b.architecture = s.required<std::string>("architecture");
   b.tables = s.required<std::string>("tables");
+  b.tables_version = s.optional<std::string>("tables_version", b.version);
   b.note = s.optional<std::string>("note", "");
   if (const Settings* node = s.take_required("back_ends")) {
     Section k(*node, "build.back_ends", reading);

@@ -27,8 +27,9 @@ struct Build {
   std::string id, name;
   std::string engine;  // sglang, vllm
   std::string version;
-  std::string architecture;  // of the GPU, as in its file
-  std::string tables;        // folder in hardware/tables with the laws of its kernels
+  std::string architecture;    // of the GPU, as in its file
+  std::string tables;          // folder in hardware/tables with the laws of its kernels
+  std::string tables_version;  // of the engine whose tables it takes the nearest of
   BackEnds back_ends;
   bool sparse_attention = false;  // runs the indexer and sparse attention of DSA models
   /// The attention times of its tables hold the write of new keys and values.

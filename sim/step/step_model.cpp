@@ -83,7 +83,7 @@ Prediction StepModel::attention(const GqaOp& op, const PassShape& pass) const {
 std::vector<BreakdownItem> StepModel::residual_items(const PassShape& pass) const {
   std::vector<BreakdownItem> out;
   if (only_ != Only::everything) return out;
-  const auto add = [&](const char* group, const Constant<Duration>& c, int times) {
+  const auto add = [&](const char* group, const Constant<Duration>& c, std::int64_t times) {
     if (c.value <= Duration()) return;
     BreakdownItem item;
     item.group = group;
@@ -99,8 +99,11 @@ std::vector<BreakdownItem> StepModel::residual_items(const PassShape& pass) cons
     add("beside prefill kernels", residuals_.per_prefill_layer, layers);
   } else {
     for (const auto& band : residuals_.bands)
-      if (pass.decode_sequences >= band.batch_min && pass.decode_sequences <= band.batch_max)
+      if (pass.decode_sequences >= band.batch_min && pass.decode_sequences <= band.batch_max) {
         add("beside decode kernels", band.time, 1);
+        if (band.per_sequence)
+          add("beside decode kernels", *band.per_sequence, pass.decode_sequences);
+      }
   }
   return out;
 }
@@ -114,7 +117,8 @@ Duration StepModel::residual(const PassShape& pass) const {
   }
   for (const auto& band : residuals_.bands)
     if (pass.decode_sequences >= band.batch_min && pass.decode_sequences <= band.batch_max)
-      return band.time.value;
+      return band.time.value +
+             (band.per_sequence ? pass.decode_sequences * band.per_sequence->value : Duration());
   return {};
 }
 

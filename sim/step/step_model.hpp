@@ -90,6 +90,7 @@ struct PassResiduals {
   struct Band {
     std::int64_t batch_min = 0, batch_max = 0;  // padded sequences of a decode pass
     Constant<Duration> time;
+    std::optional<Constant<Duration>> per_sequence = std::nullopt;  // on top, for each of them
   };
   /// Multiplies every kernel, collectives excepted.
   std::optional<Constant<double>> kernel_scale = std::nullopt;

@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "models/cost/kernel_tables.hpp"
+#include "sim/base/versions.hpp"
 #include "tests/support/kernel_sets.hpp"
 
 namespace {
@@ -443,6 +444,20 @@ std::vector<int> some_version() {
 }
 
 }  // namespace
+
+TEST_CASE("one version is older, or the other, or they are equal") {
+  CHECK(rc::check([] {
+    const auto a = some_version(), b = some_version();
+    RC_ASSERT(older(version_of(a), version_of(b)) == (a < b));
+  }));
+  CHECK(older("0.12.0", "0.14"));
+  CHECK(older("0.13.9rc2", "0.14"));
+  CHECK_FALSE(older("0.14.0", "0.14"));
+  CHECK_FALSE(older("0.24.0", "0.14"));
+  CHECK_FALSE(older("2026-05", "0.14"));  // an image by its month
+  CHECK_FALSE(older("", "0.14"));         // unknown
+  CHECK_FALSE(older("nightly", "0.14"));
+}
 
 TEST_CASE("versions lie as far apart as the first number that differs") {
   CHECK(rc::check([] {

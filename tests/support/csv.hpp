@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,9 +17,16 @@ void read_csv(const std::string& path, const std::vector<std::string>& columns, 
       popen(("zcat -f '" + path + "'").c_str(), "r"), pclose);
   REQUIRE(pipe);
   const auto split = [](const std::string& line) {
-    std::vector<std::string> out;
-    std::istringstream in(line);
-    for (std::string field; std::getline(in, field, ',');) out.push_back(field);
+    std::vector<std::string> out(1);
+    bool quoted = false;
+    for (const char c : line) {
+      if (c == '"')
+        quoted = !quoted;
+      else if (c == ',' && !quoted)
+        out.emplace_back();
+      else
+        out.back() += c;
+    }
     return out;
   };
   std::vector<std::size_t> places;

@@ -143,6 +143,18 @@ TEST_CASE("a pass takes its residual once, by padded batch, and per layer with p
     CHECK(sum == b.device);
     CHECK(b.device == a.time(pass));
   }
+  // 1.7 ms and 10 us for each of 40, or of 32 padded to 40
+  PassResiduals each = residuals();
+  each.bands[0].per_sequence.emplace();
+  each.bands[0].per_sequence->value = us(10);
+  const Duration padded = a.time(few.padded_to(40));
+  a.step->set_residuals(each);
+  CHECK(a.time(decode) - before[0] == us(2100));
+  CHECK(a.time(few.padded_to(40)) - padded == us(400));
+  const Breakdown b = a.step->breakdown(decode, true);
+  Duration sum;
+  for (const auto& item : b.items) sum += item.time;
+  CHECK(sum == b.device);
   // a ceiling of one resource has none of it
   Attention memory(10, Only::memory);
   memory.step->set_residuals(residuals());
@@ -172,14 +184,18 @@ TEST_CASE("a build states what its passes take beside their kernels") {
            "host: {dispatch: 1 us, per_step: 1 us, per_sequence: 0 us, per_prefill_layer: 62 us,\n"
            "  cold_start: 450 ms}\n"
            "kernel_scale: {value: 0.965, basis: fitted, source: x}\n"
-           "residuals:\n  - {batch_min: 33, batch_max: 64, time: 1.7 ms}\n");
+           "residuals:\n  - {batch_min: 33, batch_max: 64, time: 1.7 ms}\n"
+           "  - {batch_min: 65, batch_max: 99, time: 1 ms, per_sequence: 9 us}\n");
   const Build b = read_build("x", good, reading);
   CHECK(reading.errors.render() == "");
   CHECK(b.residuals.per_prefill_layer.value == us(62));
   CHECK(b.cold_start.value == us(450'000));
   CHECK(b.residuals.kernel_scale->value == 0.965);
-  REQUIRE(b.residuals.bands.size() == 1);
+  REQUIRE(b.residuals.bands.size() == 2);
   CHECK(b.residuals.bands[0].time.value == us(1700));
+  CHECK_FALSE(b.residuals.bands[0].per_sequence);
+  CHECK(b.residuals.bands[1].per_sequence->value == us(9));
+  CHECK(b.tables_version == "1");
   CHECK(b.back_ends.moe.empty());
   CHECK(b.back_ends.attention_prefill == "d");
 

@@ -4,6 +4,7 @@
 
 #include "sim/scenario/build_file.hpp"
 #include "sim/step/build.hpp"
+#include "tests/support/experiment.hpp"
 #include "tests/support/hardware.hpp"
 
 namespace {
@@ -206,4 +207,24 @@ TEST_CASE("a machine without peer access needs a memory to stage through") {
   REQUIRE(reading.errors.size() == 1);
   CHECK(reading.errors.list()[0].message ==
         "without P2P the GPUs need a host_memory to stage through");
+}
+
+TEST_CASE("a version chooses the build, and whether vLLM waits for results") {
+  const auto chosen = [](const std::string& engine) {
+    const auto e = make_experiment(
+        "schema: 1\nmachine: 1x-h100\nmodel: llama-3.1-8b\nengine: {" + engine +
+        "}\nworkload: {kind: closed_loop, concurrency: 1, input_tokens: 9, output_tokens: 9}\n");
+    return std::pair{e->build().id, e->sizes().loop_depth};
+  };
+  using Chosen = std::pair<std::string, int>;
+  // without a version the first that is no variation of another
+  CHECK(chosen("kind: vllm") == Chosen{"vllm-0.23-sm90", 2});
+  CHECK(chosen("kind: sglang") == Chosen{"sglang-0.5.14-sm90", 2});
+  CHECK(chosen("kind: vllm, version: 0.12.0") == Chosen{"vllm-0.12-sm90", 1});
+  CHECK(chosen("kind: vllm, version: 0.11.0") == Chosen{"vllm-0.12-sm90", 1});
+  CHECK(chosen("kind: vllm, version: 0.15.1") == Chosen{"vllm-0.12-sm90", 2});
+  CHECK(chosen("kind: vllm, version: 0.24.0") == Chosen{"vllm-0.24-sm90", 2});
+  CHECK(chosen("kind: vllm, version: 0.12.0, async_scheduling: on").second == 2);
+  CHECK(chosen("kind: vllm, async_scheduling: off").second == 1);
+  CHECK(chosen("kind: sglang, version: 0.5.2").first == "sglang-0.5.1-sm90");
 }
