@@ -40,6 +40,14 @@ TEST_CASE("parameters of dense models are those that their makers publish") {
   // Qwen3-32B: 64 x (5120 x 18,432 + 3 x 5120 x 25,600) + 2 x 151,936 x 5120
   CHECK(count_parameters(load_model("qwen3-32b")).total == 32'761'446'400);
   // Qwen3-30B-A3B: 48 x (2048 x 9216 + 128 x 3 x 2048 x 768 + 2048 x 128) + 2 x 151,936 x 2048
+  // Llama-2-7B: 32 x (4096 x 16,384 + 3 x 4096 x 11,008) + 2 x 32,000 x 4096
+  CHECK(count_parameters(load_model("llama-2-7b")).total == 6'738'149'376);
+  // Llama-2-70B: 80 x (8192 x 18,432 + 3 x 8192 x 28,672) + 2 x 32,000 x 8192
+  CHECK(count_parameters(load_model("llama-2-70b")).total == 68'975'329'280);
+  // CodeLlama-34B: 48 x (8192 x 18,432 + 3 x 8192 x 22,016) + 2 x 32,000 x 8192
+  CHECK(count_parameters(load_model("codellama-34b")).total == 33'743'175'680);
+  // Mixtral-8x7B: 32 x (4096 x 10,240 + 8 x 3 x 4096 x 14,336 + 8 x 4096) + 2 x 32,000 x 4096
+  CHECK(count_parameters(load_model("mixtral-8x7b")).total == 46'702'526'464);
   const auto moe = count_parameters(load_model("qwen3-30b-a3b"));
   CHECK(moe.total == 30'531'911'680);
   // 8 of 128 experts, no embedding table
