@@ -48,6 +48,8 @@ struct EngineSizes {
   int chunked_prefill_size = 0;
   std::vector<int> graph_sizes;  // captured decode batch sizes, ascending; empty: eager
   int loop_depth = 2;            // 2: results one step late (asynchronous loop); 1: waits for them
+  /// The engine's option, and its value, that makes the loop asynchronous.
+  std::pair<std::string, std::string> makes_asynchronous;
   std::int64_t reserve_clip = 4096;   // of output tokens that count as reserved for one request
   int decode_log_interval = 40;       // decode passes per line of the server's log
   std::string prefix_cache = "none";  // the KvCache kind, its order of eviction

@@ -48,6 +48,7 @@ EngineSetup setup(const EngineFacts& f, Section& options) {
   sizes.mem_fraction_static =
       options.optional<double>("mem_fraction_static", 0.85, between(0.01, 0.999));
   sizes.loop_depth = options.optional("overlap", true) ? 2 : 1;
+  sizes.makes_asynchronous = {"overlap", "on"};
   if (options.optional("cuda_graph", f.decode_graphs))
     for (int b = 1; b <= sizes.max_running_requests; b *= 2) sizes.graph_sizes.push_back(b);
   const Bytes beside(static_cast<std::int64_t>(

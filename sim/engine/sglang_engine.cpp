@@ -86,6 +86,7 @@ EngineSetup setup(const EngineFacts& f, Section& s) {
   sizes.decode_log_interval = s.optional<int>("decode_log_interval", 40, between(1, 1 << 20));
   sizes.reserve_clip = o.clip_max_new_tokens;
   sizes.loop_depth = o.overlap ? 2 : 1;
+  sizes.makes_asynchronous = {"disable_overlap_schedule", "off"};
 
   const bool graphs = s.optional("cuda_graph", f.decode_graphs);
   if (graphs && !f.decode_graphs)

@@ -55,6 +55,7 @@ EngineSetup setup(const EngineFacts& f, Section& s) {
   sizes.prefix_cache = s.optional("enable_prefix_caching", true) ? "blocks" : "none";
   // On by default since 0.14 (vllm-project/vllm #27614, release notes of v0.14.0).
   sizes.loop_depth = s.optional("async_scheduling", !older(f.version, "0.14")) ? 2 : 1;
+  sizes.makes_asynchronous = {"async_scheduling", "on"};
   sizes.decode_log_interval = 0;  // logs by the clock
   sizes.rules = {.skips_finished = true,
                  .keeps_token_in_flight = true,

@@ -327,6 +327,8 @@ WhenMade plan_what_ifs(const Experiment& e, const Inputs& in, MoreRuns& runs) {
   if (staged) tries.push_back({p2p});
   if (eager) tries.push_back({graphs});
   if (staged && eager) tries.push_back({p2p, graphs});
+  const auto& [option, value] = e.sizes().makes_asynchronous;
+  if (e.sizes().loop_depth == 1) tries.push_back({{"engine." + option, value}});
   std::vector<std::pair<std::string, MoreRuns::Id>> asked;
   for (const auto& changes : tries) {
     Inputs changed = in;

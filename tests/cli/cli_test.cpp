@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -386,6 +387,24 @@ TEST_CASE("--dry-run lists every value with its origin and runs nothing") {
                            "gpu.memory_bandwidth", "build.host.dispatch.value"})
     CHECK(seen.count(path) == 1);
   CHECK_FALSE(contains(o.out, "tok/s"));
+}
+
+TEST_CASE("a loop that waits for results is asked what an asynchronous one would bring") {
+  const auto what_ifs = [](const std::vector<std::string>& set) {
+    std::vector<std::string> arguments = {"run", home, "--format", "json"};
+    for (const auto& change : set) arguments.insert(arguments.end(), {"--set", change});
+    std::map<std::string, double> out;
+    const Json report = json_of(run(arguments));
+    for (const Json& w : report.at("results").at(0).at("what_ifs"))
+      out[w.at("change")] = w.at("ratio");
+    return out;
+  };
+  const std::string asked = "engine.disable_overlap_schedule=off";
+  CHECK(what_ifs({}).count(asked) == 0);
+  const auto waits = what_ifs({"engine.disable_overlap_schedule=on"});
+  REQUIRE(waits.count(asked) == 1);
+  CHECK(waits.at(asked) > 1.0);
+  CHECK(waits.at(asked) < 1.5);
 }
 
 TEST_CASE("--set overrides one value of a scenario") {
