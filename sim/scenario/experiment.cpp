@@ -80,14 +80,35 @@ std::vector<std::string> unnamed_back_ends(const Settings& build, const ModelSpe
   return needed;
 }
 
-// The build when the scenario names none: of this engine on this GPU with kernels for this model,
-// in the nearest version where the scenario states one, else the first by name that is not a
-// variation of another (`like`).
+// Whether laws name every back end that a build runs for a model.
+bool prices(const Settings& laws, const Settings& build, const ModelSpec& m) {
+  auto kernels = needed_back_ends(m);
+  kernels.insert(kernels.end(), {"gemm", "elementwise"});
+  if (!m.mla() && build.at("back_ends.attention_mixed")) kernels.push_back("attention_mixed");
+  return std::all_of(kernels.begin(), kernels.end(), [&](const std::string& kernel) {
+    return laws.at(kernel + "." + text_of(build.at("back_ends." + kernel))) != nullptr;
+  });
+}
+
+// The laws of a card that was measured itself; nothing of another.
+std::optional<Settings> own_laws(const std::string& gpu) {
+  const std::string folder = "hardware/tables/" + gpu;
+  if (data_names(folder).empty()) return std::nullopt;
+  const auto path = find_data_file(folder, "laws", {});
+  if (!path) return std::nullopt;
+  const auto laws = load_yaml(*path, {});
+  return laws ? std::optional(*laws) : std::nullopt;  // what is wrong with it, resolve() says
+}
+
+// The build when the scenario names none: of this engine on this GPU with kernels for this model
+// and laws of the card for them, in the nearest version where the scenario states one, else the
+// first by name, those before others that are no variation (`like`).
 std::string choose_build(const std::string& engine, const std::string& version, const Settings& gpu,
                          Inputs& inputs) {
   const std::string architecture = text_of(gpu.find("architecture"));
   Reading ignored;  // make() reads the model again and says what is wrong with it
   const ModelSpec model = read_model(inputs.model_id, inputs.model, ignored);
+  const auto laws = own_laws(inputs.gpu_id);
   std::string best;
   double distance = 0;
   for (const auto& name : builds_naming(architecture)) {
@@ -96,9 +117,10 @@ std::string choose_build(const std::string& engine, const std::string& version, 
         text_of(file->settings.find("architecture")) != architecture)
       continue;
     if (ignored.errors.empty() && !unnamed_back_ends(file->settings, model).empty()) continue;
-    if (version.empty() && file->files.size() > 1) continue;  // a variation of another
-    const double away =
-        version.empty() ? 0 : version_distance(version, text_of(file->settings.find("version")));
+    if (ignored.errors.empty() && laws && !prices(*laws, file->settings, model)) continue;
+    const double away = version.empty()
+                            ? (file->files.size() > 1 ? 1 : 0)
+                            : version_distance(version, text_of(file->settings.find("version")));
     if (!best.empty() && away >= distance) continue;
     best = name;
     distance = away;

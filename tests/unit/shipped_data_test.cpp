@@ -1,3 +1,4 @@
+#include <array>
 #include <filesystem>
 
 #include <catch2/catch.hpp>
@@ -210,9 +211,9 @@ TEST_CASE("a machine without peer access needs a memory to stage through") {
 }
 
 TEST_CASE("a version chooses the build, and whether vLLM waits for results") {
-  const auto chosen = [](const std::string& engine) {
+  const auto chosen = [](const std::string& engine, const std::string& machine = "1x-h100") {
     const auto e = make_experiment(
-        "schema: 1\nmachine: 1x-h100\nmodel: llama-3.1-8b\nengine: {" + engine +
+        "schema: 1\nmachine: " + machine + "\nmodel: llama-3.1-8b\nengine: {" + engine +
         "}\nworkload: {kind: closed_loop, concurrency: 1, input_tokens: 9, output_tokens: 9}\n");
     return std::pair{e->build().id, e->sizes().loop_depth};
   };
@@ -227,4 +228,16 @@ TEST_CASE("a version chooses the build, and whether vLLM waits for results") {
   CHECK(chosen("kind: vllm, version: 0.12.0, async_scheduling: on").second == 2);
   CHECK(chosen("kind: vllm, async_scheduling: off").second == 1);
   CHECK(chosen("kind: sglang, version: 0.5.2").first == "sglang-0.5.1-sm90");
+  // of a card that was measured itself, builds whose kernels have laws there; else variations too
+  for (const auto& [card, vllm, sglang] :
+       {std::array<std::string, 3>{"1x-a100", "vllm-0.14-sm80", "sglang-0.5.10-sm80"},
+        {"1x-l40s", "vllm-0.24-sm89", "sglang-0.5.14-sm89"},
+        {"1x-h200", "vllm-0.23-sm90", "sglang-0.5.14-sm90"},
+        {"1x-b200", "vllm-0.24-sm100", "sglang-0.5.14-sm100"}}) {
+    CHECK(chosen("kind: vllm", card).first == vllm);
+    CHECK(chosen("kind: sglang", card).first == sglang);
+  }
+  const std::string fits = "kind: vllm, num_gpu_blocks_override: 2588, max_model_len: 16384";
+  CHECK(chosen(fits, "1x-rtx-4090").first == "vllm-0.19-sm89");
+  CHECK(chosen(fits + ", version: 0.24.0", "1x-rtx-4090").first == "vllm-0.19-sm89");
 }
