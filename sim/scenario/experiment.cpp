@@ -73,7 +73,15 @@ std::vector<std::string> needed_back_ends(const ModelSpec& m) {
   return needed;
 }
 
-// Those of them that a build names no back end for.
+// All that it runs; `attention_mixed` where the build has such a kernel.
+std::vector<std::string> kernels_run(const ModelSpec& m) {
+  auto kernels = needed_back_ends(m);
+  kernels.insert(kernels.end(), {"gemm", "elementwise"});
+  if (!m.mla()) kernels.push_back("attention_mixed");
+  return kernels;
+}
+
+// Those of the needed that a build names no back end for.
 std::vector<std::string> unnamed_back_ends(const Settings& build, const ModelSpec& m) {
   auto needed = needed_back_ends(m);
   std::erase_if(needed, [&](const auto& kernel) { return build.at("back_ends." + kernel); });
@@ -82,11 +90,10 @@ std::vector<std::string> unnamed_back_ends(const Settings& build, const ModelSpe
 
 // Whether laws name every back end that a build runs for a model.
 bool prices(const Settings& laws, const Settings& build, const ModelSpec& m) {
-  auto kernels = needed_back_ends(m);
-  kernels.insert(kernels.end(), {"gemm", "elementwise"});
-  if (!m.mla() && build.at("back_ends.attention_mixed")) kernels.push_back("attention_mixed");
+  const auto kernels = kernels_run(m);
   return std::all_of(kernels.begin(), kernels.end(), [&](const std::string& kernel) {
-    return laws.at(kernel + "." + text_of(build.at("back_ends." + kernel))) != nullptr;
+    const Settings* back_end = build.at("back_ends." + kernel);
+    return !back_end || laws.at(kernel + "." + text_of(back_end));
   });
 }
 
@@ -134,9 +141,9 @@ std::string choose_build(const std::string& engine, const std::string& version, 
 
 // The back ends of a build without those that this model runs no kernel of.
 BackEnds back_ends_for(const ModelSpec& model, BackEnds b) {
-  const auto needed = needed_back_ends(model);
+  const auto run = kernels_run(model);
   const auto keep = [&](const char* kernel, std::string& back_end) {
-    if (std::find(needed.begin(), needed.end(), kernel) == needed.end()) back_end.clear();
+    if (std::find(run.begin(), run.end(), kernel) == run.end()) back_end.clear();
   };
   keep("batched_gemm", b.batched_gemm);
   keep("moe", b.moe);
@@ -145,7 +152,7 @@ BackEnds back_ends_for(const ModelSpec& model, BackEnds b) {
   keep("indexer", b.indexer);
   keep("attention_decode", b.attention_decode);
   keep("attention_prefill", b.attention_prefill);
-  if (model.mla()) b.attention_mixed.clear();
+  keep("attention_mixed", b.attention_mixed);
   return b;
 }
 
@@ -319,9 +326,7 @@ std::vector<Uncertain> uncertain_constants(const Inputs& in) {
   // Of the laws, only those of the back ends that the build runs for this model.
   Reading ignored;  // Experiment::make() reads the model too and says what is wrong with it
   const ModelSpec model = read_model(in.model_id, in.model, ignored);
-  auto kernels = needed_back_ends(model);
-  kernels.insert(kernels.end(), {"gemm", "elementwise"});
-  if (!model.mla()) kernels.push_back("attention_mixed");
+  const auto kernels = kernels_run(model);
   for (const auto& kernel : in.laws.entries()) {
     if (std::find(kernels.begin(), kernels.end(), kernel.key) == kernels.end()) continue;
     const std::string back_end = text_of(in.build.at("back_ends." + kernel.key));
