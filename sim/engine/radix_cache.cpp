@@ -1,6 +1,7 @@
 // SGLang's radix cache: a compressed radix tree over whole pages. A node is a run of pages that
-// came together, found below its parent by its first page. A walk splits the node in which it ends;
-// an insert adds at most one leaf. Whoever uses a node locks its path to the root; unlocked leaves
+// came together. A walk splits the node in which it ends; an insert adds at most one leaf. Most
+// nodes have one child, which they name; further ones are found by parent and first page in a hash
+// table. Whoever uses a node locks its path to the root; unlocked leaves
 // are evicted whole, the least recently used one first. A request that leaves gives its pages to
 // the tree, a retracted one gives them back.
 //
@@ -35,13 +36,14 @@ constexpr std::pair<const char*, Order> policies[] = {
 
 struct Node {
   NodeId parent = nobody;
+  NodeId first = nobody;  // the child that is not in the table
   std::int32_t children = 0, locks = 0;
   NodeId older = nobody, newer = nobody;
   bool listed = false;
   std::int64_t pages = 0;
   std::int64_t accessed = 0, created = 0;
   std::int64_t key = 0;    // its place among the leaves, while it is there
-  std::uint64_t hash = 0;  // of parent and first page
+  std::uint64_t hash = 0;  // of parent and first page, while it is in the table
   Runs runs;
 };
 
@@ -64,18 +66,26 @@ class RadixCache final : public KvCache {
   int page_size() const override { return static_cast<int>(page_); }
 
   std::int64_t match(const Content& content, std::int64_t limit) override {
-    const Walk w = walk(content, limit / page_);
-    touch(w);
-    matched_ = w.node;
-    matched_tokens_ = w.pages * page_;
+    settle();
+    unsettled_ = walk(content, limit / page_);
+    matched_ = unsettled_.node;
+    matched_tokens_ = unsettled_.pages * page_;
     return matched_tokens_;
   }
 
   void hold(KvHold& hold, const Content& content, std::int64_t tokens) override {
     SIM_ASSERT(hold.handle < 0 && tokens % page_ == 0);
+    if (tokens > 0 && tokens == matched_tokens_ && unsettled_.node != root) {
+      const Walk w = std::exchange(unsettled_, {});
+      if (w.cut != nobody) touch(w.cut);
+      touch_and_lock(w.node);
+      hold = {tokens, tokens, w.node};
+      return;
+    }
+    settle();
     NodeId node = root;
     if (tokens > 0) {
-      node = matched_tokens_ == tokens ? matched_ : walk(content, tokens / page_).node;
+      node = tokens == matched_tokens_ ? matched_ : walk(content, tokens / page_).node;
       lock(node);
     }
     hold = {tokens, tokens, node};
@@ -83,22 +93,23 @@ class RadixCache final : public KvCache {
 
   void let_go(KvHold& hold) override {
     SIM_ASSERT(hold.tokens == hold.shared);
+    settle();
     unlock(static_cast<NodeId>(hold.handle));
     hold = {};
   }
 
   void take(std::int64_t pages) override {
+    if (free_ < pages) settle();
     while (free_ < pages) evict();
     free_ -= pages;
   }
 
   void publish(KvHold& hold, const Content& content, std::int64_t tokens) override {
-    const auto from = static_cast<NodeId>(hold.handle);
     const Inserted in = insert(content, tokens, hold);
     SIM_ASSERT(in.pages * page_ <= hold.tokens);
     // What the tree had already, but not from this request, was computed twice.
     free_ += in.had - hold.shared / page_;
-    lock(in.node, from);
+    touch_and_lock(in.node, static_cast<NodeId>(hold.handle));
     hold.shared = in.pages * page_;
     hold.handle = in.node;
   }
@@ -106,13 +117,17 @@ class RadixCache final : public KvCache {
   void release(KvHold& hold, const Content& content, std::int64_t computed, bool keep) override {
     SIM_ASSERT(hold.handle >= 0);
     std::int64_t own = hold.own_pages(static_cast<int>(page_));
+    const auto held = static_cast<NodeId>(hold.handle);
     if (keep) {
       const Inserted in = insert(content, std::min(computed, hold.tokens), hold);
       own -= in.pages - in.had;
+      touch_and_unlock(in.node, held);
+    } else {
+      settle();
+      unlock(held);
     }
     SIM_ASSERT(own >= 0);
     free_ += own;
-    unlock(static_cast<NodeId>(hold.handle));
     hold = {};
     SIM_ASSERT(available() <= total_);
   }
@@ -131,26 +146,44 @@ class RadixCache final : public KvCache {
   /// From the end of a node down to `pages` pages from the beginning.
   Walk walk(const Content& content, std::int64_t pages, Walk w = {}) {
     RunCursor here(content, w.pages * page_);
-    while (w.pages < pages) {
-      std::int64_t same = 0;
-      const NodeId child = table_.find(hash_runs(w.node, here, page_), [&](NodeId id) {
-        const Node& n = at(id);
-        if (n.parent != w.node) return false;
-        const std::int64_t most = std::min(n.pages, pages - w.pages);
-        same = common_tokens(RunCursor(n.runs), here, most * page_) / page_;
-        return same > 0;
-      });
-      if (child == nobody) break;
-      here.advance(same * page_);
-      w.pages += same;
+    std::int64_t left = pages - w.pages;
+    const Node* n = &at(w.node);
+    while (left > 0 && n->children > 0) {
+      NodeId child = n->first;
+      std::int64_t same = child == nobody ? 0 : common_pages(child, here, left);
+      if (same == 0) {
+        if (child != nobody && n->children == 1) break;
+        RunCursor there = here;
+        child = table_.find(hash_runs(w.node, here, page_), [&](NodeId id) {
+          if (at(id).parent != w.node) return false;
+          same = common_pages(id, there, left);
+          return same > 0;
+        });
+        if (child == nobody) break;
+        here = there;
+      }
+      left -= same;
       w.node = child;
-      if (same < at(child).pages) {
+      n = &at(child);
+      if (same < n->pages) {
         w.node = split(child, same);
         w.cut = child;
         break;
       }
     }
+    w.pages = pages - left;
     return w;
+  }
+
+  /// Whole pages of a node that come here too; `here` goes on behind them if that is all of it.
+  std::int64_t common_pages(NodeId id, RunCursor& here, std::int64_t limit) const {
+    const Node& n = at(id);
+    const std::int64_t most = std::min(n.pages, limit);
+    RunCursor behind = here;
+    const std::int64_t same = skip_common(n.runs, behind, most * page_);
+    if (same < most * page_) return same / page_;
+    here = behind;
+    return most;
   }
 
   /// Returns the new node of the first `pages` pages; the old one keeps the rest and its children.
@@ -166,22 +199,27 @@ class RadixCache final : public KvCache {
     u.children = 1;
     u.accessed = l.accessed;
     u.created = ++clock_;
-    u.hash = l.hash;
-    table_.erase(l.hash, lower);
-    table_.insert(u.hash, upper);
+    if (NodeId& first = at(u.parent).first; first == lower) {
+      first = upper;
+    } else {
+      u.hash = l.hash;
+      table_.erase(l.hash, lower);
+      table_.insert(u.hash, upper);
+    }
+    u.first = lower;
     l.parent = upper;
-    l.hash = hash_runs(upper, RunCursor(l.runs), page_);
-    table_.insert(l.hash, lower);
     if (by_access() && u.locks == 0) link_after(upper, lower);
     return upper;
   }
 
-  /// What `hold` has locked is there already.
+  /// What `hold` has locked is there already. The caller touches the path.
   Inserted insert(const Content& content, std::int64_t tokens, const KvHold& hold) {
+    settle();
     matched_tokens_ = -1;
     const std::int64_t shared = hold.shared / page_;
     const std::int64_t pages = std::max(std::min(tokens, content.tokens()) / page_, shared);
-    Walk w = walk(content, pages, {static_cast<NodeId>(hold.handle), shared});
+    Walk w{static_cast<NodeId>(hold.handle), shared};
+    if (at(w.node).children > 0) w = walk(content, pages, w);
     const std::int64_t had = w.pages;
     if (had < pages) {
       const NodeId leaf = make();
@@ -190,17 +228,20 @@ class RadixCache final : public KvCache {
       append_runs(n.runs, rest, (pages - had) * page_);
       n.pages = pages - had;
       n.parent = w.node;
-      n.hash = hash_runs(w.node, rest, page_);
-      table_.insert(n.hash, leaf);
-      if (w.node != root) {
-        if (!by_access()) leave(w.node);
-        ++at(w.node).children;
+      Node& parent = at(w.node);
+      if (!by_access()) leave(w.node);
+      ++parent.children;
+      if (parent.first == nobody) {
+        parent.first = leaf;
+      } else {
+        n.hash = hash_runs(w.node, rest, page_);
+        table_.insert(n.hash, leaf);
       }
       evictable_ += n.pages;
       n.created = ++clock_;
       w.node = leaf;
     }
-    touch(w);
+    if (w.cut != nobody) touch(w.cut);
     return {w.node, pages, had};
   }
 
@@ -213,6 +254,7 @@ class RadixCache final : public KvCache {
     spare_.pop_back();
     Node& n = at(id);
     n.runs.clear();
+    n.first = nobody;
     n.children = n.locks = 0;
     return id;
   }
@@ -226,10 +268,13 @@ class RadixCache final : public KvCache {
     const Node& n = at(victim);
     free_ += n.pages;
     evictable_ -= n.pages;
-    table_.erase(n.hash, victim);
     spare_.push_back(victim);
-    if (n.parent != root && --at(n.parent).children == 0 && !by_access() && at(n.parent).locks == 0)
-      enter(n.parent);
+    Node& parent = at(n.parent);
+    if (parent.first == victim)
+      parent.first = nobody;
+    else
+      table_.erase(n.hash, victim);
+    if (--parent.children == 0 && parent.locks == 0 && !by_access()) enter(n.parent);
   }
 
   // ---- locks ----
@@ -254,6 +299,34 @@ class RadixCache final : public KvCache {
     }
   }
 
+  /// Touches the path of `node`, and locks what lies below `held`, which is locked already.
+  void touch_and_lock(NodeId node, NodeId held = root) {
+    for (; node != held; node = at(node).parent) {
+      Node& n = at(node);
+      n.accessed = ++clock_;
+      if (n.locks++ > 0) continue;
+      evictable_ -= n.pages;
+      leave(node);
+    }
+    for (; node != root; node = at(node).parent) at(node).accessed = ++clock_;
+  }
+
+  /// Touches the path of `node`, and unlocks `held` on it and all above.
+  void touch_and_unlock(NodeId node, NodeId held) {
+    for (; node != held; node = at(node).parent) touch(node);
+    for (; node != root; node = at(node).parent) {
+      Node& n = at(node);
+      SIM_ASSERT(n.locks > 0);
+      n.accessed = ++clock_;
+      if (--n.locks > 0) continue;
+      evictable_ += n.pages;
+      if (by_access())
+        link_after(node, newest_);
+      else if (n.children == 0)
+        enter(node);
+    }
+  }
+
   // ---- who goes first ----
   //
   // By least recent use all unlocked nodes are in one list. A walk uses a whole path from the root,
@@ -261,6 +334,12 @@ class RadixCache final : public KvCache {
   // orders unlocked leaves are in a set.
 
   bool by_access() const { return order_ == Order::least_recent; }
+
+  /// A match is a use, filed when something else comes: hold() is what mostly comes, and takes the
+  /// path out of the list.
+  void settle() {
+    if (unsettled_.node != root) touch(std::exchange(unsettled_, {}));
+  }
 
   void touch(const Walk& w) {
     if (w.cut != nobody) touch(w.cut);
@@ -330,6 +409,7 @@ class RadixCache final : public KvCache {
   IdTable table_;
   NodeId oldest_ = nobody, newest_ = nobody;
   std::set<std::pair<std::int64_t, NodeId>> leaves_;
+  Walk unsettled_;  // the last match(), while its nodes are not touched yet
   // Where the last match() ended, until the tree changes.
   NodeId matched_ = root;
   std::int64_t matched_tokens_ = -1;

@@ -66,6 +66,22 @@ inline std::int64_t common_tokens(RunCursor a, RunCursor b, std::int64_t limit) 
   return std::min(same, limit);
 }
 
+/// The same from the beginning of `a`; `b` goes on behind what is common. Runs that go on are
+/// joined in both, so that one of `a` is in one of `b`.
+inline std::int64_t skip_common(const Runs& a, RunCursor& b, std::int64_t limit) {
+  std::int64_t same = 0;
+  for (const Segment& x : a) {
+    if (same == limit || b.at_end()) break;
+    const Segment y = b.run();
+    if (x.stream != y.stream || x.offset != y.offset) break;
+    const std::int64_t step = std::min({x.tokens, y.tokens, limit - same});
+    same += step;
+    b.within_run(step);
+    if (step < x.tokens) break;
+  }
+  return same;
+}
+
 /// Appends the next `tokens` tokens (or all there are); runs that go on are joined.
 inline void append_runs(Runs& out, RunCursor from, std::int64_t tokens) {
   while (tokens > 0 && !from.at_end()) {

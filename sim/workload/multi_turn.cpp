@@ -8,18 +8,33 @@
 
 #include <cmath>
 #include <limits>
-#include <map>
+#include <unordered_map>
 
 #include "sim/base/random.hpp"
 #include "sim/workload/arrivals.hpp"
 
 namespace {
 
+// Uniform in [max(int(L r), 1), L].
+struct Lengths {
+  std::int64_t low = 0;
+  double choices = 0;
+
+  static Lengths up_to(int length, double ratio) {
+    const auto low = std::max<std::int64_t>(static_cast<std::int64_t>(length * ratio), 1);
+    return {low, static_cast<double>(length - low + 1)};
+  }
+  std::int64_t draw(RandomStream& random) const {
+    return low + static_cast<std::int64_t>(random.uniform() * choices);
+  }
+};
+
 struct Shape {
   std::uint64_t seed = 0;
   std::int64_t sessions = 0;
-  int turns = 0, system_prompt = 0, first_input = 0, input = 0, output = 0;
-  double ratio = 1, per_second = 0;
+  int turns = 0, system_prompt = 0;
+  Lengths first_input, input, output;
+  double per_second = 0;
   Duration think_time;
 };
 
@@ -34,22 +49,15 @@ class Session {
       : shape_(&shape), random_(shape.seed, "multi_turn session ", number) {}
 
   Turn next() {
-    const int fresh = turn_++ == 0 ? shape_->first_input : shape_->input;
     Turn out;
-    out.fresh = draw(fresh);
-    out.output = draw(shape_->output);
+    out.fresh = (turn_++ == 0 ? shape_->first_input : shape_->input).draw(random_);
+    out.output = shape_->output.draw(random_);
     return out;
   }
   bool over() const { return turn_ == shape_->turns; }
   int turn() const { return turn_; }
 
  private:
-  std::int64_t draw(int length) {
-    const auto low = std::max<std::int64_t>(static_cast<std::int64_t>(length * shape_->ratio), 1);
-    const auto choices = static_cast<double>(length - low + 1);
-    return low + static_cast<std::int64_t>(std::floor(random_.uniform() * choices));
-  }
-
   const Shape* shape_;
   RandomStream random_;
   int turn_ = 0;
@@ -63,7 +71,7 @@ class Conversations final : public RequestSource {
   bool next(PlannedRequest& r) override {
     if (started_ == shape_.sessions) return false;
     const std::int64_t number = started_++;
-    auto [it, fresh] = under_way_.emplace(number, Talk{Session(shape_, number), {}, 0});
+    const auto [it, fresh] = under_way_.try_emplace(number, shape_, number);
     Content& history = it->second.history;
     history.reserve(static_cast<std::size_t>(std::min(2 * shape_.turns, 64)) + 1);
     history.append({0, 0, shape_.system_prompt});
@@ -91,6 +99,8 @@ class Conversations final : public RequestSource {
 
  private:
   struct Talk {
+    Talk(const Shape& shape, std::int64_t number) : session(shape, number) {}
+
     Session session;
     Content history;        // prompt and answer of the last turn
     std::int64_t said = 0;  // tokens of the user so far
@@ -102,6 +112,7 @@ class Conversations final : public RequestSource {
     talk.history.append({1 + number, talk.said, t.fresh});
     talk.said += t.fresh;
     r.session = number;
+    r.prompt.reserve(talk.history.segments().size() + 1);  // the answer comes behind it
     r.prompt = talk.history;
     r.input = talk.history.tokens();
     r.output = t.output;
@@ -111,7 +122,7 @@ class Conversations final : public RequestSource {
 
   Shape shape_;
   RandomStream arrivals_;
-  std::map<std::int64_t, Talk> under_way_;
+  std::unordered_map<std::int64_t, Talk> under_way_;
   std::int64_t started_ = 0;
   double at_ = 0;
 };
@@ -122,10 +133,13 @@ WorkloadPlan plan(Section& s) {
   shape.sessions = s.required<int>("sessions", between(1, 1'000'000));
   shape.turns = s.required<int>("turns", between(1, 10'000));
   shape.system_prompt = s.optional<int>("system_prompt_tokens", 0, between(0, 100'000'000));
-  shape.first_input = s.required<int>("first_input_tokens", count);
-  shape.input = s.required<int>("input_tokens", count);
-  shape.output = s.required<int>("output_tokens", count);
-  shape.ratio = s.optional<double>("range_ratio", 1.0, between(0.0, 1.0));
+  const int first_input = s.required<int>("first_input_tokens", count);
+  const int input = s.required<int>("input_tokens", count);
+  const int output = s.required<int>("output_tokens", count);
+  const double ratio = s.optional<double>("range_ratio", 1.0, between(0.0, 1.0));
+  shape.first_input = Lengths::up_to(first_input, ratio);
+  shape.input = Lengths::up_to(input, ratio);
+  shape.output = Lengths::up_to(output, ratio);
   shape.think_time = s.optional<Duration>("think_time", Duration(),
                                           between(Duration(), Duration::from_seconds(86'400)));
   const PerSecond inf(std::numeric_limits<double>::infinity());

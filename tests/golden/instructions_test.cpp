@@ -30,7 +30,7 @@ constexpr Case cases[] = {
     {"vllm, prefix cache", "{kind: vllm}", false, 6'450},
     {"sglang", "{kind: sglang, disable_radix_cache: on}", false, 5'000},
     {"vllm, conversations", "{kind: vllm}", true, 9'000},
-    {"sglang, conversations", "{kind: sglang}", true, 11'100},
+    {"sglang, conversations", "{kind: sglang}", true, 9'200},
 };
 
 std::vector<Override> settings(const Case& c, int requests) {
