@@ -30,8 +30,9 @@ constexpr std::int32_t nobody = -1;
 struct Node {
   Runs runs;
   std::int64_t start = 0, blocks = 0;  // blocks before it, of it
-  std::uint64_t hash = 0;              // of parent and first block
+  std::uint64_t hash = 0;              // of parent and first block, while it is in the table
   NodeId parent = nobody;
+  NodeId child = nobody;  // the one that is not in the table
   std::int32_t children = 0;
   CopyId first = nobody;  // of its copies, in the order of caching
 };
@@ -160,18 +161,41 @@ class BlockCache final : public KvCache {
 
   // ---- what is cached ----
 
-  /// The child of `node` that goes on as `here` does, if any, and how far; at most `most` blocks.
-  std::pair<NodeId, std::int64_t> step(NodeId node, const RunCursor& here,
-                                       std::int64_t most) const {
+  /// The child of `node` that goes on as `here` does, if any, and how far, at most `most` blocks;
+  /// `here` goes on behind all of it.
+  std::pair<NodeId, std::int64_t> step(NodeId node, RunCursor& here, std::int64_t most) const {
+    const Node& n = at(node);
+    if (n.children == 0) return {nobody, 0};
+    if (n.child != nobody) {
+      if (const std::int64_t same = common_blocks(n.child, here, most); same > 0)
+        return {n.child, same};
+      if (n.children == 1) return {nobody, 0};
+    }
+    return step_in_table(node, here, most);
+  }
+
+  std::pair<NodeId, std::int64_t> step_in_table(NodeId node, RunCursor& here,
+                                                std::int64_t most) const {
+    RunCursor behind = here;
     std::int64_t same = 0;
     const NodeId child = table_.find(hash_runs(node, here, block_), [&](NodeId id) {
-      const Node& n = at(id);
-      if (n.parent != node) return false;
-      const std::int64_t blocks = std::min(n.blocks, most);
-      same = common_tokens(RunCursor(n.runs), here, blocks * block_) / block_;
+      if (at(id).parent != node) return false;
+      same = common_blocks(id, behind, most);
       return same > 0;
     });
+    if (child != nobody) here = behind;
     return {child, same};
+  }
+
+  /// Blocks of a node that come here too; `here` goes on behind them if that is all of it.
+  std::int64_t common_blocks(NodeId id, RunCursor& here, std::int64_t limit) const {
+    const Node& n = at(id);
+    const std::int64_t most = std::min(n.blocks, limit);
+    RunCursor behind = here;
+    const std::int64_t same = skip_common(n.runs, behind, most * block_);
+    if (same < most * block_) return same / block_;
+    here = behind;
+    return most;
   }
 
   Walk walk(const Content& content, std::int64_t limit) const {
@@ -181,9 +205,21 @@ class BlockCache final : public KvCache {
       const auto [child, blocks] = step(w.node, here, limit - w.blocks);
       if (child == nobody) break;
       w = {child, blocks, w.blocks + blocks};
-      here.advance(blocks * block_);
     }
     return w;
+  }
+
+  /// One more child of `parent`, which begins with `here`.
+  void hang_below(NodeId parent, NodeId id, const RunCursor& here) {
+    Node& p = at(parent);
+    ++p.children;
+    at(id).parent = parent;
+    if (p.child == nobody) {
+      p.child = id;
+      return;
+    }
+    at(id).hash = hash_runs(parent, here, block_);
+    table_.insert(at(id).hash, id);
   }
 
   /// Returns the new node of the first `blocks` blocks; the old one keeps the rest and its
@@ -199,12 +235,15 @@ class BlockCache final : public KvCache {
     l.blocks -= blocks;
     u.parent = l.parent;
     u.children = 1;
-    u.hash = l.hash;
-    table_.erase(l.hash, lower);
-    table_.insert(u.hash, upper);
+    if (NodeId& child = at(u.parent).child; child == lower) {
+      child = upper;
+    } else {
+      u.hash = l.hash;
+      table_.erase(l.hash, lower);
+      table_.insert(u.hash, upper);
+    }
     l.parent = upper;
-    l.hash = hash_runs(upper, RunCursor(l.runs), block_);
-    table_.insert(l.hash, lower);
+    u.child = lower;
     u.first = l.first;
     l.first = nobody;
     CopyId last = nobody;
@@ -251,8 +290,12 @@ class BlockCache final : public KvCache {
     if (!alone) return;
     const Node& n = at(node);
     SIM_ASSERT(n.children == 0);
-    table_.erase(n.hash, node);
-    --at(n.parent).children;
+    Node& parent = at(n.parent);
+    if (parent.child == node)
+      parent.child = nobody;
+    else
+      table_.erase(n.hash, node);
+    --parent.children;
     spare_nodes_.push_back(node);
   }
 
@@ -278,9 +321,12 @@ class BlockCache final : public KvCache {
     while (from < to && at(node).children > 0) {
       const auto [child, blocks] = step(node, here, to - from);
       if (child == nobody) break;
-      node = blocks < at(child).blocks ? split(child, blocks) : child;
+      node = child;
+      if (blocks < at(child).blocks) {
+        if (from + blocks < to) here.advance(blocks * block_);
+        node = split(child, blocks);
+      }
       from += blocks;
-      here.advance(blocks * block_);
       deepest = add_copy(node);
       list.push_back(deepest);
     }
@@ -298,10 +344,7 @@ class BlockCache final : public KvCache {
     append_runs(n.runs, here, (to - from) * block_);
     n.start = from;
     n.blocks = to - from;
-    n.parent = node;
-    n.hash = hash_runs(node, here, block_);
-    table_.insert(n.hash, fresh);
-    ++at(node).children;
+    hang_below(node, fresh, here);
     list.push_back(add_copy(fresh));
   }
 
@@ -361,8 +404,8 @@ class BlockCache final : public KvCache {
     spare_nodes_.pop_back();
     Node& n = at(id);
     n.runs.clear();
+    n.child = n.first = nobody;
     n.children = 0;
-    n.first = nobody;
     return id;
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include <boost/container/small_vector.hpp>
 
@@ -43,6 +44,10 @@ class Content {
   void clear() {
     segments_.clear();
     tokens_ = 0;
+  }
+  void swap(Content& other) {
+    segments_.swap(other.segments_);
+    std::swap(tokens_, other.tokens_);
   }
   /// Room for so many runs.
   void reserve(std::size_t runs) { segments_.reserve(runs); }

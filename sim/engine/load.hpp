@@ -23,7 +23,7 @@ class Load {
  public:
   /// A request that will be sent.
   struct Sending {
-    const PlannedRequest* request = nullptr;  // null: nothing more is known to come
+    PlannedRequest* request = nullptr;  // null: nothing more is known to come
     TimePoint at;
     std::int64_t index = -1;  // in the benchmark; -1: a warm-up request
   };
@@ -32,7 +32,7 @@ class Load {
   /// The next request that is sent as far as is known now. Valid until take(), or until ended()
   /// says that it may be another.
   virtual Sending next() = 0;
-  /// It was sent.
+  /// What next() said last was sent. Its prompt may have been moved from.
   virtual void take() = 0;
   /// A request has ended (finished or rejected) at the client. Called in the order of time. Whether
   /// next() may say something else from now on.

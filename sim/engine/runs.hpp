@@ -52,22 +52,8 @@ class RunCursor {
   std::int64_t into_ = 0;  // tokens of the run here that are behind
 };
 
-/// Tokens from here on that both say, at most `limit`.
-inline std::int64_t common_tokens(RunCursor a, RunCursor b, std::int64_t limit) {
-  std::int64_t same = 0;
-  while (same < limit && !a.at_end() && !b.at_end()) {
-    const Segment x = a.run(), y = b.run();
-    if (x.stream != y.stream || x.offset != y.offset) break;
-    const std::int64_t step = std::min(x.tokens, y.tokens);
-    same += step;
-    a.within_run(step);
-    b.within_run(step);
-  }
-  return std::min(same, limit);
-}
-
-/// The same from the beginning of `a`; `b` goes on behind what is common. Runs that go on are
-/// joined in both, so that one of `a` is in one of `b`.
+/// Tokens from the beginning of `a` that `b` says too, at most `limit`; `b` goes on behind them.
+/// Runs that go on are joined in both, so that one of `a` is in one of `b`.
 inline std::int64_t skip_common(const Runs& a, RunCursor& b, std::int64_t limit) {
   std::int64_t same = 0;
   for (const Segment& x : a) {

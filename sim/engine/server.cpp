@@ -169,7 +169,7 @@ Request& Server::new_request() {
 }
 
 void Server::receive(TimePoint arrived, TimePoint seen) {
-  const PlannedRequest& planned = *next_.request;
+  PlannedRequest& planned = *next_.request;
   SIM_ASSERT(planned.input > 0 && planned.output > 0 && planned.limit() > 0);
   path_free_ = arrived;
   Request& r = new_request();
@@ -184,7 +184,7 @@ void Server::receive(TimePoint arrived, TimePoint seen) {
     if (planned.prompt.empty())
       r.content.append({unnamed_prompt + r.serial, 0, r.prompt});
     else
-      r.content = planned.prompt;
+      r.content.swap(planned.prompt);
     r.answer = planned.answer != -1 ? planned.answer : unnamed_answer + r.serial;
   }
   load_->take();

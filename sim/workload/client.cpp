@@ -18,17 +18,20 @@ void Client::begin(TimePoint at) {
 Load::Sending Client::next() {
   if (!source_) {
     if (warming_) return {};
-    return {&plan_.warm_up[warmed_up_], warm_up_at_, -1};
+    warm_up_ = plan_.warm_up[warmed_up_];
+    return {&warm_up_, warm_up_at_, -1};
   }
   Sending out;
+  turn_is_next_ = false;
   if (has_ahead_ && !(plan_.max_concurrency && places_.empty())) {
     out = {&ahead_, clock_ + ahead_.send_at, sent_};
     if (plan_.max_concurrency) out.at = std::max(out.at, places_.front());
   }
   if (turns_.empty()) return out;
   const Turn& turn = turns_.top();
-  if (!out.request || turn.at <= out.at) out = {&turn_requests_[turn.place], turn.at, sent_};
-  return out;
+  if (out.request && turn.at > out.at) return out;
+  turn_is_next_ = true;
+  return {&turn_requests_[turn.place], turn.at, sent_};
 }
 
 void Client::take() {
@@ -39,14 +42,13 @@ void Client::take() {
   if (!announced_)
     for (Observer* o : observers_) o->on_clock(clock_);
   announced_ = true;
-  const Sending s = next();
-  SIM_ASSERT(s.request);
   ++sent_;
-  if (s.request != &ahead_) {
+  if (turn_is_next_) {
     free_turns_.push_back(turns_.top().place);
     turns_.pop();
     return;
   }
+  SIM_ASSERT(has_ahead_);
   if (plan_.max_concurrency) places_.pop_front();
   has_ahead_ = source_->next(ahead_);
 }
@@ -69,7 +71,7 @@ bool Client::ended(std::int64_t index, std::int64_t session, TimePoint at_client
     if (source_->next_turn(session, turn)) {
       free_turns_.pop_back();
       turns_.push({at_client + turn.send_at, turns_made_++, place});
-      return true;
+      return turns_.top().place == place;
     }
   }
   if (!plan_.max_concurrency) return false;

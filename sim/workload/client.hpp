@@ -37,7 +37,8 @@ class Client final : public Load {
   std::vector<Observer*> observers_;
   // warm-up
   std::size_t warmed_up_ = 0;
-  bool warming_ = false;  // one is under way
+  bool warming_ = false;   // one is under way
+  PlannedRequest warm_up_;
   TimePoint warm_up_at_;
   // benchmark
   std::unique_ptr<RequestSource> source_;
@@ -45,6 +46,7 @@ class Client final : public Load {
   TimePoint clock_;
   PlannedRequest ahead_;  // the next one whose time is known beforehand
   bool has_ahead_ = false;
+  bool turn_is_next_ = false;  // of what next() said last
   // When the free places behind the semaphore became free, in order.
   std::deque<TimePoint> places_;
   OrderedQueue<Turn, Later> turns_;

@@ -189,7 +189,10 @@ TEST_CASE("whatever the ends, nobody is sent early, out of order, or beyond the 
         const auto [index, session] = under_way.begin()->second;
         under_way.erase(under_way.begin());
         if (session >= 0) ended[session] = ends;
-        client.ended(index, session, ends);
+        const bool another = client.ended(index, session, ends);
+        const Load::Sending after = client.next();
+        if (!another)
+          RC_ASSERT((after.request == s.request && after.at == s.at && after.index == s.index));
         now = ends;
         continue;
       }

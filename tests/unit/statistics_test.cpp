@@ -6,6 +6,8 @@
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 
+#include "sim/base/random.hpp"
+
 TEST_CASE("a percentile lies between its two neighbours, as NumPy's default has it") {
   // np.percentile([1, 2, 3, 4], [0, 25, 50, 99, 100]): place p/100 x 3 between the values
   const std::vector<double> v = {1, 2, 3, 4};
@@ -40,6 +42,25 @@ TEST_CASE("percentiles grow with their percent and stay inside the values") {
           v.size() == 1 ? 50 : 100.0 * static_cast<double>(i) / static_cast<double>(v.size() - 1);
       RC_ASSERT(std::abs(percentile(v, std::min(p, 100.0)) - v[i]) < 1e-6);
     }
+  }));
+}
+
+TEST_CASE("percentiles of values in any order are those of the sorted ones") {
+  CHECK(percentiles({}, std::vector<double>{50, 99}) == std::vector<double>{0, 0});
+  CHECK(rc::check("to the last bit", [] {
+    // Few values and many, some of them equal, now and then one far from all others.
+    const auto n = *rc::gen::inRange<std::size_t>(1, *rc::gen::element(5, 300, 20'000));
+    const auto spread = *rc::gen::inRange(1, 2000);
+    RandomStream random(*rc::gen::inRange<std::uint64_t>(0, 1u << 30), "values");
+    std::vector<double> v;
+    for (std::size_t i = 0; i < n; ++i)
+      v.push_back(std::floor(random.uniform() * spread) * 0.1 - 3);
+    if (*rc::gen::arbitrary<bool>()) v[n / 2] = 1e6;
+    const std::vector<double> percents = {0, 1, 50, 50, 90, 99, 99.9, 100};
+    const auto got = percentiles(v, percents);
+    std::sort(v.begin(), v.end());
+    for (std::size_t i = 0; i < percents.size(); ++i)
+      RC_ASSERT(got[i] == percentile(v, percents[i]));
   }));
 }
 
