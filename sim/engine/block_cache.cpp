@@ -52,7 +52,7 @@ using Used = boost::container::small_vector<CopyId, 6>;
 
 class BlockCache final : public KvCache {
  public:
-  BlockCache(std::int64_t blocks, int block_size)
+  BlockCache(std::int64_t blocks, PageSize block_size)
       : total_(blocks), unused_(0), block_(block_size), nodes_(1) {
     free_unused(blocks);
   }
@@ -60,7 +60,7 @@ class BlockCache final : public KvCache {
   std::int64_t available() const override { return unused_ + evictable_; }
   std::int64_t total() const override { return total_; }
   std::int64_t unused() const override { return unused_; }
-  int page_size() const override { return static_cast<int>(block_); }
+  PageSize page_size() const override { return block_; }
 
   // Looking is no use of it: only hold() pulls blocks out of the queue.
   std::int64_t match(const Content& content, std::int64_t limit) override {
@@ -135,7 +135,7 @@ class BlockCache final : public KvCache {
   void release(KvHold& hold, const Content& content, std::int64_t computed, bool keep) override {
     SIM_ASSERT(hold.handle >= 0);
     if (keep) cache(hold, content, std::min(computed, hold.tokens));
-    free_unused(hold.own_pages(static_cast<int>(block_)));
+    free_unused(hold.own_pages(block_));
     const std::vector<CopyId>& all = all_used(hold);
     for (std::size_t i = all.size(); i-- > 0;) {
       Copy& c = copies(all[i]);
@@ -452,7 +452,7 @@ class BlockCache final : public KvCache {
   }
 
   std::int64_t total_, unused_, evictable_ = 0;
-  std::int64_t block_;
+  PageSize block_;
   std::vector<Node> nodes_;
   std::vector<Copy> copies_;
   std::vector<Used> used_;
@@ -469,7 +469,7 @@ class BlockCache final : public KvCache {
 
 }  // namespace
 
-const Registered<KvCacheFactory> me("blocks", [](std::int64_t pages, int page_size,
+const Registered<KvCacheFactory> me("blocks", [](std::int64_t pages, PageSize page_size,
                                                  const std::string& policy) {
   SIM_ASSERT(policy == "lru");  // vLLM has no other
   return std::unique_ptr<KvCache>(std::make_unique<BlockCache>(pages, page_size));

@@ -41,7 +41,7 @@ struct EngineSizes {
   double mem_fraction_static = 0;
   Bytes kv_bytes;    // of the pool, per GPU
   Tokens kv_tokens;  // of the pool, whole pages
-  int page_size = 1;
+  PageSize page_size = 1;
   int null_pages = 0;  // of the pool, which no request gets
   int max_running_requests = 0;
   std::int64_t max_request_tokens = 0;  // prompt and output together; longer prompts are rejected

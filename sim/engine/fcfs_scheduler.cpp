@@ -35,7 +35,7 @@ class FcfsScheduler final : public Scheduler {
   }
 
   int seats_;
-  int page_size_ = 1;
+  PageSize page_size_ = 1;
   std::int64_t kept_ = 0;
 };
 

@@ -6,6 +6,7 @@
 
 #include "sim/base/registry.hpp"
 #include "sim/engine/content.hpp"
+#include "sim/engine/page_size.hpp"
 
 /// What one request holds of the KV pool: the beginning of it belongs to the cache and is locked,
 /// the rest is the request's own. `tokens` of it have pages; whole pages of the first `shared`
@@ -15,8 +16,8 @@ struct KvHold {
   std::int64_t shared = 0;   // of them, from or in the cache: a multiple of the page size
   std::int64_t handle = -1;  // the cache's own business; -1: nothing held
 
-  std::int64_t pages(int page_size) const { return (tokens + page_size - 1) / page_size; }
-  std::int64_t own_pages(int page_size) const { return pages(page_size) - shared / page_size; }
+  std::int64_t pages(PageSize page) const { return pages_for(tokens, page); }
+  std::int64_t own_pages(PageSize page) const { return pages(page) - shared / page; }
 };
 
 /// The pages of a KV pool and what of earlier requests is still in them. Pages that only the cache
@@ -32,7 +33,7 @@ class KvCache {
   /// Pages that take() can hand out now: free or evictable.
   virtual std::int64_t available() const = 0;
   virtual std::int64_t total() const = 0;
-  virtual int page_size() const = 0;
+  virtual PageSize page_size() const = 0;
 
   /// Tokens at the beginning of `content` that are cached, whole pages, at most `limit`. Counts as
   /// a use of them (eviction order) where the engine counts it so.
@@ -57,8 +58,8 @@ class KvCache {
 };
 
 /// Makes a cache of `pages` pages of `page_size` tokens. `policy`: eviction order (lru, ...).
-using KvCacheFactory = std::unique_ptr<KvCache> (*)(std::int64_t pages, int page_size,
+using KvCacheFactory = std::unique_ptr<KvCache> (*)(std::int64_t pages, PageSize page_size,
                                                     const std::string& policy);
 
 /// A pool without a prefix cache: counts only.
-std::unique_ptr<KvCache> plain_kv_pool(std::int64_t pages, int page_size);
+std::unique_ptr<KvCache> plain_kv_pool(std::int64_t pages, PageSize page_size);

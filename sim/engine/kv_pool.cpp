@@ -7,12 +7,12 @@ namespace {
 
 class PlainPool final : public KvCache {
  public:
-  PlainPool(std::int64_t pages, int page_size)
+  PlainPool(std::int64_t pages, PageSize page_size)
       : total_(pages), free_(pages), page_size_(page_size) {}
 
   std::int64_t available() const override { return free_; }
   std::int64_t total() const override { return total_; }
-  int page_size() const override { return page_size_; }
+  PageSize page_size() const override { return page_size_; }
   std::int64_t match(const Content&, std::int64_t) override { return 0; }
   void hold(KvHold& hold, const Content&, std::int64_t tokens) override {
     SIM_ASSERT(hold.handle < 0 && tokens == 0);
@@ -33,16 +33,16 @@ class PlainPool final : public KvCache {
 
  private:
   std::int64_t total_, free_;
-  int page_size_;
+  PageSize page_size_;
 };
 
 }  // namespace
 
-std::unique_ptr<KvCache> plain_kv_pool(std::int64_t pages, int page_size) {
+std::unique_ptr<KvCache> plain_kv_pool(std::int64_t pages, PageSize page_size) {
   return std::make_unique<PlainPool>(pages, page_size);
 }
 
 const Registered<KvCacheFactory> me("none",
-                                    [](std::int64_t pages, int page_size, const std::string&) {
+                                    [](std::int64_t pages, PageSize page_size, const std::string&) {
                                       return plain_kv_pool(pages, page_size);
                                     });

@@ -55,7 +55,7 @@ struct Walk {
 
 class RadixCache final : public KvCache {
  public:
-  RadixCache(std::int64_t pages, int page_size, Order order)
+  RadixCache(std::int64_t pages, PageSize page_size, Order order)
       : total_(pages), free_(pages), page_(page_size), order_(order), nodes_(1) {
     nodes_[root].locks = 1;
   }
@@ -63,7 +63,7 @@ class RadixCache final : public KvCache {
   std::int64_t available() const override { return free_ + evictable_; }
   std::int64_t total() const override { return total_; }
   std::int64_t unused() const override { return free_; }
-  int page_size() const override { return static_cast<int>(page_); }
+  PageSize page_size() const override { return page_; }
 
   std::int64_t match(const Content& content, std::int64_t limit) override {
     settle();
@@ -116,7 +116,7 @@ class RadixCache final : public KvCache {
 
   void release(KvHold& hold, const Content& content, std::int64_t computed, bool keep) override {
     SIM_ASSERT(hold.handle >= 0);
-    std::int64_t own = hold.own_pages(static_cast<int>(page_));
+    std::int64_t own = hold.own_pages(page_);
     const auto held = static_cast<NodeId>(hold.handle);
     if (keep) {
       const Inserted in = insert(content, std::min(computed, hold.tokens), hold);
@@ -401,7 +401,7 @@ class RadixCache final : public KvCache {
   }
 
   std::int64_t total_, free_, evictable_ = 0;
-  std::int64_t page_;
+  PageSize page_;
   Order order_;
   std::int64_t clock_ = 0;
   std::vector<Node> nodes_;
@@ -417,7 +417,7 @@ class RadixCache final : public KvCache {
 
 }  // namespace
 
-const Registered<KvCacheFactory> me("radix", [](std::int64_t pages, int page_size,
+const Registered<KvCacheFactory> me("radix", [](std::int64_t pages, PageSize page_size,
                                                 const std::string& policy) {
   for (const auto& [name, order] : policies)
     if (name == policy)

@@ -10,6 +10,7 @@
 #include "sim/base/quantity.hpp"
 #include "sim/base/registry.hpp"
 #include "sim/base/settings.hpp"
+#include "sim/engine/page_size.hpp"
 #include "sim/engine/request.hpp"
 
 /// The KV pool as a scheduler deals with it: pages are given out while the plan is made, as the
@@ -49,7 +50,7 @@ struct SchedulerView {
   std::int64_t decode_pages = 0;     // pages that the next token of all who decode needs
   std::int64_t decode_passes = 0;    // passes so far that did nothing but decode
   std::int64_t total_pages = 0;
-  int page_size = 1;
+  PageSize page_size = 1;
   KvLedger& kv;
 };
 
@@ -93,7 +94,3 @@ class Scheduler {
   /// The loop found nothing to do.
   virtual void on_idle(const SchedulerView&) {}
 };
-
-constexpr std::int64_t pages_for(std::int64_t tokens, int page_size) {
-  return (tokens + page_size - 1) / page_size;
-}

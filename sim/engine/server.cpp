@@ -159,7 +159,7 @@ Request& Server::new_request() {
     Content content;
     if (caches_prefixes_) content = std::move(r.content);  // its memory serves again
     std::destroy_at(&r);
-    std::construct_at(&r);
+    ::new (static_cast<void*>(&r)) Request;  // every member says what it begins as
     if (caches_prefixes_) content.clear(), r.content = std::move(content);
   }
   Request& r = get(id);

@@ -152,7 +152,7 @@ class Server : protected KvLedger {
     for (TimePoint at = next_arrival(); at <= until && next_.request; at = next_arrival())
       receive(at, seen_at(at));
   }
-  int page_size() const { return sizes_.page_size; }
+  PageSize page_size() const { return sizes_.page_size; }
   /// As EngineSizes::captured_size(), from a table.
   std::int64_t captured_size(std::int64_t batch) const {
     const auto at = static_cast<std::size_t>(batch);

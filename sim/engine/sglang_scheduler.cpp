@@ -9,7 +9,7 @@
 
 namespace {
 
-std::int64_t ceil_to(std::int64_t tokens, int page) { return pages_for(tokens, page) * page; }
+std::int64_t ceil_to(std::int64_t tokens, PageSize page) { return pages_for(tokens, page) * page; }
 
 // Tokens that two prompts share from the beginning.
 std::int64_t common_prefix(const Content& a, const Content& b) {
@@ -47,7 +47,7 @@ class Admission {
     const std::int64_t most =
         std::min(cuts_ ? chunk_left_ : length, static_cast<std::int64_t>(total_left()));
     const bool cut = length > most;
-    if (cut) length = std::max<std::int64_t>(most / page_ * page_, 0);
+    if (cut) length = whole_pages(most);
     if (length == 0) return false;
     take(r, length, cut ? 0 : std::min(r.max_new, clip_));
     cuts_one_ = cut;
@@ -66,7 +66,7 @@ class Admission {
     if (!cuts_ || charged <= chunk_left_) {
       take(r, length, std::min(r.max_new, clip_));
     } else {
-      const std::int64_t part = chunk_left_ / page_ * page_;
+      const std::int64_t part = whole_pages(chunk_left_);
       if (part <= 0) return refuse(r, Answer::other);
       take(r, part, 0);  // a cut request reserves no output yet
       cuts_one_ = true;
@@ -91,6 +91,9 @@ class Admission {
     chunk_left_ -= charged;
     plan_.extend.push_back({r.id, length});
   }
+  std::int64_t whole_pages(std::int64_t tokens) const {
+    return std::max<std::int64_t>(tokens, 0) / page_ * page_;
+  }
   Answer state() const {
     if (total_left() <= 0) return Answer::no_tokens;
     if (input_left_ <= 0 || (cuts_ && chunk_left_ <= 0)) return Answer::other;
@@ -99,7 +102,7 @@ class Admission {
 
   KvLedger& kv_;
   BatchPlan& plan_;
-  int page_;
+  PageSize page_;
   std::int64_t clip_;
   bool cuts_, cuts_one_ = false;
   std::int64_t input_left_, chunk_left_;

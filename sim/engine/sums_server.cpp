@@ -28,6 +28,7 @@ class SumsServer final : public Server {
     std::int64_t joined = 0;        // decode passes chosen before it joined
     std::int64_t base = 0;          // tokens it had made before
     std::int64_t offset = 0;        // kv tokens - decode passes
+    std::size_t residue = 0;        // of it, modulo the page size
     std::int64_t left = 0;          // the decode pass it was last part of, once it decodes no more
     std::int64_t join_number = 0;   // of all joins: names this stay among the running
     std::int64_t prefill_pass = 0;  // that made its first token
@@ -59,10 +60,6 @@ class SumsServer final : public Server {
 
   // ---- the sums ----
 
-  std::int64_t residue(std::int64_t tokens) const {
-    const std::int64_t rest = tokens % sizes_.page_size;
-    return rest < 0 ? rest + sizes_.page_size : rest;
-  }
   // Those whose kv fills its last page before the next pass: its token needs another one.
   std::int64_t pages_of_next() const { return by_residue_[filling_]; }
   // `filling_` is the residue of -launched_.
@@ -76,7 +73,9 @@ class SumsServer final : public Server {
     u.offset = r.kv.tokens - launched_;
     ++decoding_;
     offsets_ += u.offset;
-    ++by_residue_[static_cast<std::size_t>(residue(u.offset))];
+    u.residue = static_cast<std::size_t>(r.kv.tokens % page_size()) + filling_;
+    if (u.residue >= by_residue_.size()) u.residue -= by_residue_.size();
+    ++by_residue_[u.residue];
     longest_.push({u.offset, u.join_number, r.id});
     if (sparse_top_k_ > 0 && r.kv.tokens < sparse_top_k_) {
       u.below_cap = true;
@@ -92,7 +91,7 @@ class SumsServer final : public Server {
     u.left = launched_;
     --decoding_;
     offsets_ -= u.offset;
-    --by_residue_[static_cast<std::size_t>(residue(u.offset))];
+    --by_residue_[u.residue];
     if (u.below_cap) drop_below_cap(u);
     // Those who left stay in the queue of lengths until they come up; a long life at its top would
     // let it grow with all requests ever seen.
@@ -527,7 +526,9 @@ class SumsServer final : public Server {
       crossings_.pop();
     if (!crossings_.empty()) n = std::min(n, crossings_.top().key - launched_);
     // Whole cycles of pages take a page for everybody.
-    return std::min(n, (cache_->available() / decoding_ - 1) * page_size());
+    const std::int64_t available = cache_->available();
+    if ((n / page_size() + 2) * decoding_ <= available) return n;
+    return std::min(n, (available / decoding_ - 1) * page_size());
   }
 
   // What each pass of a jump adds to the capped sum.
@@ -560,10 +561,10 @@ class SumsServer final : public Server {
   // each.
   void apply_jump(const Choices& c, std::int64_t n, Duration growth, bool late) {
     Pass& next = in_flight_.next();
-    const std::int64_t page = page_size();
-    std::int64_t pages = n / page * decoding_;
-    for (std::int64_t k = 0; k < n % page; ++k) pages += pages_of_next(), launch_one();
-    launched_ += n / page * page;
+    const std::int64_t cycles = n / page_size(), rest = n % page_size();
+    std::int64_t pages = cycles * decoding_;
+    for (std::int64_t k = 0; k < rest; ++k) pages += pages_of_next(), launch_one();
+    launched_ += n - rest;
     cache_->take(pages);
     note_pages();
     grow(next.record.shape, n - 1);

@@ -13,7 +13,7 @@
 namespace {
 
 // Blocks that the next `tokens` tokens behind those of `r` need.
-std::int64_t blocks_for(const RequestView& r, std::int64_t tokens, int block) {
+std::int64_t blocks_for(const RequestView& r, std::int64_t tokens, PageSize block) {
   return pages_for(r.kv.tokens + tokens, block) - r.kv.pages(block);
 }
 

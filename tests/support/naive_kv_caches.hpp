@@ -47,7 +47,7 @@ class RadixCache final : public KvCache {
   std::int64_t available() const override { return free_ + evictable(root_); }
   std::int64_t total() const override { return total_; }
   std::int64_t unused() const override { return free_; }
-  int page_size() const override { return page_; }
+  PageSize page_size() const override { return page_; }
   std::int64_t locked() const { return held(root_); }
 
   std::int64_t match(const Content& content, std::int64_t limit) override {
@@ -209,7 +209,7 @@ class BlockCache final : public KvCache {
 
   std::int64_t available() const override { return static_cast<std::int64_t>(queue_.size()); }
   std::int64_t total() const override { return static_cast<std::int64_t>(blocks_.size()); }
-  int page_size() const override { return page_; }
+  PageSize page_size() const override { return page_; }
   std::int64_t unused() const override {
     return std::count_if(queue_.begin(), queue_.end(),
                          [&](std::size_t b) { return blocks_[b].said.empty(); });
