@@ -53,17 +53,13 @@ using Used = boost::container::small_vector<CopyId, 6>;
 class BlockCache final : public KvCache {
  public:
   BlockCache(std::int64_t blocks, PageSize block_size)
-      : total_(blocks), unused_(0), block_(block_size), nodes_(1) {
-    free_unused(blocks);
+      : KvCache(blocks, block_size), block_(block_size), nodes_(1) {
+    queue_unused(blocks);
   }
-
-  std::int64_t available() const override { return unused_ + evictable_; }
-  std::int64_t total() const override { return total_; }
-  std::int64_t unused() const override { return unused_; }
-  PageSize page_size() const override { return block_; }
 
   // Looking is no use of it: only hold() pulls blocks out of the queue.
   std::int64_t match(const Content& content, std::int64_t limit) override {
+    settle();
     matched_ = walk(content, limit / block_);
     matched_tokens_ = matched_.blocks * block_;
     return matched_tokens_;
@@ -71,6 +67,7 @@ class BlockCache final : public KvCache {
 
   void hold(KvHold& hold, const Content& content, std::int64_t tokens) override {
     SIM_ASSERT(hold.handle < 0 && tokens % block_ == 0);
+    settle();
     const std::int32_t handle = make_used();
     if (tokens > 0) {
       if (tokens != matched_tokens_) matched_ = walk(content, tokens / block_);
@@ -92,6 +89,7 @@ class BlockCache final : public KvCache {
 
   void let_go(KvHold& hold) override {
     SIM_ASSERT(hold.tokens == hold.shared);
+    settle();
     for (const CopyId id : all_used(hold)) {
       Copy& c = copies(id);
       if (--c.users > 0) continue;
@@ -101,41 +99,18 @@ class BlockCache final : public KvCache {
     forget(hold);
   }
 
-  void take(std::int64_t blocks) override {
-    SIM_ASSERT(blocks <= available());
-    while (blocks > 0) {
-      const CopyId id = head_;
-      Copy& c = copies(id);
-      if (c.users > 0) {
-        unlink(id);
-        continue;
-      }
-      if (c.node == nobody) {
-        const std::int64_t n = std::min(blocks, c.blocks);
-        unused_ -= n;
-        blocks -= n;
-        c.blocks -= n;
-        if (c.blocks == 0) {
-          unlink(id);
-          spare_copies_.push_back(id);
-        }
-        continue;
-      }
-      const std::int64_t n = std::min(blocks, at(c.node).blocks);
-      evictable_ -= n;
-      blocks -= n;
-      forget_last(id, n);
-    }
-  }
-
   void publish(KvHold& hold, const Content& content, std::int64_t tokens) override {
+    settle();
     cache(hold, content, tokens);
   }
 
   void release(KvHold& hold, const Content& content, std::int64_t computed, bool keep) override {
     SIM_ASSERT(hold.handle >= 0);
+    settle();
     if (keep) cache(hold, content, std::min(computed, hold.tokens));
-    free_unused(hold.own_pages(block_));
+    const std::int64_t own = hold.own_pages(block_);
+    unused_ += own;
+    queue_unused(own);
     const std::vector<CopyId>& all = all_used(hold);
     for (std::size_t i = all.size(); i-- > 0;) {
       Copy& c = copies(all[i]);
@@ -145,7 +120,7 @@ class BlockCache final : public KvCache {
       link_before(all[i], nobody);
     }
     forget(hold);
-    SIM_ASSERT(available() <= total_);
+    SIM_ASSERT(available() <= total());
   }
 
  private:
@@ -422,9 +397,36 @@ class BlockCache final : public KvCache {
 
   // ---- the queue ----
 
-  void free_unused(std::int64_t blocks) {
+  /// From its head on.
+  void hand_out(std::int64_t blocks) override {
+    while (blocks > 0) {
+      const CopyId id = head_;
+      Copy& c = copies(id);
+      if (c.users > 0) {
+        unlink(id);
+        continue;
+      }
+      if (c.node == nobody) {
+        const std::int64_t n = std::min(blocks, c.blocks);
+        unused_ -= n;
+        blocks -= n;
+        c.blocks -= n;
+        if (c.blocks == 0) {
+          unlink(id);
+          spare_copies_.push_back(id);
+        }
+        continue;
+      }
+      const std::int64_t n = std::min(blocks, at(c.node).blocks);
+      evictable_ -= n;
+      blocks -= n;
+      forget_last(id, n);
+    }
+  }
+
+  /// At the tail, `blocks` that say nothing.
+  void queue_unused(std::int64_t blocks) {
     if (blocks == 0) return;
-    unused_ += blocks;
     if (tail_ != nobody && copies(tail_).node == nobody) {
       copies(tail_).blocks += blocks;
       return;
@@ -451,7 +453,6 @@ class BlockCache final : public KvCache {
     c.queued = false;
   }
 
-  std::int64_t total_, unused_, evictable_ = 0;
   PageSize block_;
   std::vector<Node> nodes_;
   std::vector<Copy> copies_;

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "sim/base/assert.hpp"
 #include "sim/base/registry.hpp"
 #include "sim/engine/content.hpp"
 #include "sim/engine/page_size.hpp"
@@ -22,18 +24,32 @@ struct KvHold {
 
 /// The pages of a KV pool and what of earlier requests is still in them. Pages that only the cache
 /// holds are evictable and count as available. Own pages of requests are counted, not named: a
-/// decode pass takes those of all its requests at once.
+/// decode pass takes those of all its requests at once, and what must be evicted for them is
+/// evicted when somebody looks next.
 ///
 /// A request's life: match() and hold() at admission, take() as it grows, publish() when what it
 /// computed may be shared, release() at its end or when it is retracted.
 class KvCache {
  public:
+  KvCache(std::int64_t pages, PageSize page_size)
+      : unused_(pages), total_(pages), page_size_(page_size) {}
   virtual ~KvCache() = default;
 
+  std::int64_t total() const { return total_; }
+  PageSize page_size() const { return page_size_; }
   /// Pages that take() can hand out now: free or evictable.
-  virtual std::int64_t available() const = 0;
-  virtual std::int64_t total() const = 0;
-  virtual PageSize page_size() const = 0;
+  std::int64_t available() const { return unused_ + evictable_ - taken_; }
+  /// Pages that hold nothing (not even evictable content).
+  std::int64_t unused() {
+    settle();
+    return unused_;
+  }
+  /// Hands out pages (for `hold.tokens` the caller counts); evicts what it must. `pages` <=
+  /// available().
+  void take(std::int64_t pages) {
+    SIM_ASSERT(pages <= available());
+    taken_ += pages;
+  }
 
   /// Tokens at the beginning of `content` that are cached, whole pages, at most `limit`. Counts as
   /// a use of them (eviction order) where the engine counts it so.
@@ -43,9 +59,6 @@ class KvCache {
   /// Unlocks what hold() locked, as if it had not been asked; no own pages yet, and nobody has
   /// taken any in between.
   virtual void let_go(KvHold& hold) = 0;
-  /// Hands out pages (for `hold.tokens` the caller counts); evicts what it must. `pages` <=
-  /// available().
-  virtual void take(std::int64_t pages) = 0;
   /// The first `tokens` of `content` are computed: their whole pages may be shared from now on and
   /// stay locked by `hold`. Own pages that say the same as cached ones are given back.
   virtual void publish(KvHold& hold, const Content& content, std::int64_t tokens) = 0;
@@ -53,8 +66,19 @@ class KvCache {
   /// `content` stay as evictable ones; else own pages are simply given back. Empties `hold`.
   virtual void release(KvHold& hold, const Content& content, std::int64_t computed, bool keep) = 0;
 
-  /// Pages that hold nothing (not even evictable content).
-  virtual std::int64_t unused() const = 0;
+ protected:
+  /// Evicts for what was taken since: first of all in whatever looks at content or changes it.
+  void settle() {
+    if (taken_ > 0) hand_out(std::exchange(taken_, 0));
+  }
+  /// Makes so many pages unused, if they are not, and takes them off.
+  virtual void hand_out(std::int64_t pages) = 0;
+
+  std::int64_t unused_, evictable_ = 0;
+
+ private:
+  std::int64_t total_, taken_ = 0;
+  PageSize page_size_;
 };
 
 /// Makes a cache of `pages` pages of `page_size` tokens. `policy`: eviction order (lru, ...).

@@ -7,33 +7,23 @@ namespace {
 
 class PlainPool final : public KvCache {
  public:
-  PlainPool(std::int64_t pages, PageSize page_size)
-      : total_(pages), free_(pages), page_size_(page_size) {}
+  using KvCache::KvCache;
 
-  std::int64_t available() const override { return free_; }
-  std::int64_t total() const override { return total_; }
-  PageSize page_size() const override { return page_size_; }
   std::int64_t match(const Content&, std::int64_t) override { return 0; }
   void hold(KvHold& hold, const Content&, std::int64_t tokens) override {
     SIM_ASSERT(hold.handle < 0 && tokens == 0);
     hold = {0, 0, 0};
   }
   void let_go(KvHold& hold) override { hold = {}; }
-  void take(std::int64_t pages) override {
-    free_ -= pages;
-    SIM_ASSERT(free_ >= 0);
-  }
   void publish(KvHold&, const Content&, std::int64_t) override {}
   void release(KvHold& hold, const Content&, std::int64_t, bool) override {
-    free_ += hold.pages(page_size_);
-    SIM_ASSERT(free_ <= total_);
+    unused_ += hold.pages(page_size());
+    SIM_ASSERT(available() <= total());
     hold = {};
   }
-  std::int64_t unused() const override { return free_; }
 
  private:
-  std::int64_t total_, free_;
-  PageSize page_size_;
+  void hand_out(std::int64_t pages) override { unused_ -= pages; }
 };
 
 }  // namespace

@@ -56,33 +56,29 @@ struct Walk {
 class RadixCache final : public KvCache {
  public:
   RadixCache(std::int64_t pages, PageSize page_size, Order order)
-      : total_(pages), free_(pages), page_(page_size), order_(order), nodes_(1) {
+      : KvCache(pages, page_size), page_(page_size), order_(order), nodes_(1) {
     nodes_[root].locks = 1;
   }
 
-  std::int64_t available() const override { return free_ + evictable_; }
-  std::int64_t total() const override { return total_; }
-  std::int64_t unused() const override { return free_; }
-  PageSize page_size() const override { return page_; }
-
   std::int64_t match(const Content& content, std::int64_t limit) override {
-    settle();
-    unsettled_ = walk(content, limit / page_);
-    matched_ = unsettled_.node;
-    matched_tokens_ = unsettled_.pages * page_;
+    settle_all();
+    unfiled_ = walk(content, limit / page_);
+    matched_ = unfiled_.node;
+    matched_tokens_ = unfiled_.pages * page_;
     return matched_tokens_;
   }
 
   void hold(KvHold& hold, const Content& content, std::int64_t tokens) override {
     SIM_ASSERT(hold.handle < 0 && tokens % page_ == 0);
-    if (tokens > 0 && tokens == matched_tokens_ && unsettled_.node != root) {
-      const Walk w = std::exchange(unsettled_, {});
+    settle();
+    if (tokens > 0 && tokens == matched_tokens_ && unfiled_.node != root) {
+      const Walk w = std::exchange(unfiled_, {});
       if (w.cut != nobody) touch(w.cut);
       touch_and_lock(w.node);
       hold = {tokens, tokens, w.node};
       return;
     }
-    settle();
+    settle_all();
     NodeId node = root;
     if (tokens > 0) {
       node = tokens == matched_tokens_ ? matched_ : walk(content, tokens / page_).node;
@@ -93,22 +89,16 @@ class RadixCache final : public KvCache {
 
   void let_go(KvHold& hold) override {
     SIM_ASSERT(hold.tokens == hold.shared);
-    settle();
+    settle_all();
     unlock(static_cast<NodeId>(hold.handle));
     hold = {};
-  }
-
-  void take(std::int64_t pages) override {
-    if (free_ < pages) settle();
-    while (free_ < pages) evict();
-    free_ -= pages;
   }
 
   void publish(KvHold& hold, const Content& content, std::int64_t tokens) override {
     const Inserted in = insert(content, tokens, hold);
     SIM_ASSERT(in.pages * page_ <= hold.tokens);
     // What the tree had already, but not from this request, was computed twice.
-    free_ += in.had - hold.shared / page_;
+    unused_ += in.had - hold.shared / page_;
     touch_and_lock(in.node, static_cast<NodeId>(hold.handle));
     hold.shared = in.pages * page_;
     hold.handle = in.node;
@@ -123,13 +113,13 @@ class RadixCache final : public KvCache {
       own -= in.pages - in.had;
       touch_and_unlock(in.node, held);
     } else {
-      settle();
+      settle_all();
       unlock(held);
     }
     SIM_ASSERT(own >= 0);
-    free_ += own;
+    unused_ += own;
     hold = {};
-    SIM_ASSERT(available() <= total_);
+    SIM_ASSERT(available() <= total());
   }
 
  private:
@@ -214,7 +204,7 @@ class RadixCache final : public KvCache {
 
   /// What `hold` has locked is there already. The caller touches the path.
   Inserted insert(const Content& content, std::int64_t tokens, const KvHold& hold) {
-    settle();
+    settle_all();
     matched_tokens_ = -1;
     const std::int64_t shared = hold.shared / page_;
     const std::int64_t pages = std::max(std::min(tokens, content.tokens()) / page_, shared);
@@ -259,6 +249,12 @@ class RadixCache final : public KvCache {
     return id;
   }
 
+  void hand_out(std::int64_t pages) override {
+    if (unused_ < pages) file_match();
+    while (unused_ < pages) evict();
+    unused_ -= pages;
+  }
+
   void evict() {
     NodeId victim = oldest_;
     if (!by_access()) victim = leaves_.empty() ? nobody : leaves_.begin()->second;
@@ -266,7 +262,7 @@ class RadixCache final : public KvCache {
     matched_tokens_ = -1;
     leave(victim);
     const Node& n = at(victim);
-    free_ += n.pages;
+    unused_ += n.pages;
     evictable_ -= n.pages;
     spare_.push_back(victim);
     Node& parent = at(n.parent);
@@ -337,8 +333,12 @@ class RadixCache final : public KvCache {
 
   /// A match is a use, filed when something else comes: hold() is what mostly comes, and takes the
   /// path out of the list.
-  void settle() {
-    if (unsettled_.node != root) touch(std::exchange(unsettled_, {}));
+  void file_match() {
+    if (unfiled_.node != root) touch(std::exchange(unfiled_, {}));
+  }
+  void settle_all() {
+    settle();
+    file_match();
   }
 
   void touch(const Walk& w) {
@@ -400,7 +400,6 @@ class RadixCache final : public KvCache {
     n.listed = true;
   }
 
-  std::int64_t total_, free_, evictable_ = 0;
   PageSize page_;
   Order order_;
   std::int64_t clock_ = 0;
@@ -409,7 +408,7 @@ class RadixCache final : public KvCache {
   IdTable table_;
   NodeId oldest_ = nobody, newest_ = nobody;
   std::set<std::pair<std::int64_t, NodeId>> leaves_;
-  Walk unsettled_;  // the last match(), while its nodes are not touched yet
+  Walk unfiled_;  // the last match(), while its nodes are not touched yet
   // Where the last match() ended, until the tree changes.
   NodeId matched_ = root;
   std::int64_t matched_tokens_ = -1;

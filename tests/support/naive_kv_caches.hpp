@@ -39,15 +39,11 @@ inline std::vector<Said> pages_of(const Content& content, std::int64_t tokens, i
 class RadixCache final : public KvCache {
  public:
   RadixCache(std::int64_t pages, int page_size, std::string policy)
-      : total_(pages), free_(pages), page_(page_size), policy_(std::move(policy)) {
+      : KvCache(pages, page_size), page_(page_size), policy_(std::move(policy)) {
     root_.lock_ref = 1;
     handles_.push_back(&root_);
   }
 
-  std::int64_t available() const override { return free_ + evictable(root_); }
-  std::int64_t total() const override { return total_; }
-  std::int64_t unused() const override { return free_; }
-  PageSize page_size() const override { return page_; }
   std::int64_t locked() const { return held(root_); }
 
   std::int64_t match(const Content& content, std::int64_t limit) override {
@@ -58,36 +54,36 @@ class RadixCache final : public KvCache {
   void hold(KvHold& hold, const Content&, std::int64_t tokens) override {
     hold = {tokens, tokens, handle(tokens == 0 ? &root_ : last_)};
     add_lock(node(hold), 1);
+    count();
   }
   void let_go(KvHold& hold) override {
     add_lock(node(hold), -1);
     hold = {};
-  }
-  void take(std::int64_t pages) override {
-    while (free_ < pages) evict_one();
-    free_ -= pages;
+    count();
   }
   void publish(KvHold& hold, const Content& content, std::int64_t tokens) override {
     const auto key = pages_of(content, tokens, page_);
     const std::int64_t had = insert(key);
-    free_ += std::max<std::int64_t>(0, had - hold.shared / page_);
+    unused_ += std::max<std::int64_t>(0, had - hold.shared / page_);
     Node* const now = match_prefix(key).first;
     add_lock(node(hold), -1);
     add_lock(now, 1);
     hold.shared = static_cast<std::int64_t>(key.size()) * page_;
     hold.handle = handle(now);
+    count();
   }
   void release(KvHold& hold, const Content& content, std::int64_t computed, bool keep) override {
     const std::int64_t own = hold.own_pages(page_);
     if (keep) {
       const auto key = pages_of(content, computed, page_);
       const auto pages = static_cast<std::int64_t>(key.size());
-      free_ += own - (pages - insert(key));
+      unused_ += own - (pages - insert(key));
     } else {
-      free_ += own;
+      unused_ += own;
     }
     add_lock(node(hold), -1);
     hold = {};
+    count();
   }
 
  private:
@@ -98,6 +94,13 @@ class RadixCache final : public KvCache {
     int lock_ref = 0;
     std::int64_t accessed = 0, created = 0;
   };
+
+  void hand_out(std::int64_t pages) override {
+    while (unused_ < pages) evict_one();
+    unused_ -= pages;
+    count();
+  }
+  void count() { evictable_ = evictable(root_); }
 
   Node* node(const KvHold& hold) const { return handles_[static_cast<std::size_t>(hold.handle)]; }
   std::int64_t handle(Node* n) {
@@ -185,12 +188,11 @@ class RadixCache final : public KvCache {
   void evict_one() {
     Node* leaf = nullptr;
     find_leaf(root_, leaf);
-    free_ += static_cast<std::int64_t>(leaf->key.size());
+    unused_ += static_cast<std::int64_t>(leaf->key.size());
     const Said first = leaf->key.front();
     leaf->parent->children.erase(first);
   }
 
-  std::int64_t total_, free_;
   int page_;
   std::string policy_;
   Node root_;
@@ -203,17 +205,10 @@ class RadixCache final : public KvCache {
 class BlockCache final : public KvCache {
  public:
   BlockCache(std::int64_t blocks, int block_size)
-      : page_(block_size), blocks_(static_cast<std::size_t>(blocks)) {
+      : KvCache(blocks, block_size), page_(block_size), blocks_(static_cast<std::size_t>(blocks)) {
     for (std::size_t i = 0; i < blocks_.size(); ++i) queue_.push_back(i);
   }
 
-  std::int64_t available() const override { return static_cast<std::int64_t>(queue_.size()); }
-  std::int64_t total() const override { return static_cast<std::int64_t>(blocks_.size()); }
-  PageSize page_size() const override { return page_; }
-  std::int64_t unused() const override {
-    return std::count_if(queue_.begin(), queue_.end(),
-                         [&](std::size_t b) { return blocks_[b].said.empty(); });
-  }
   std::int64_t locked() const {
     return std::count_if(blocks_.begin(), blocks_.end(),
                          [](const Block& b) { return b.users > 0 && !b.said.empty(); });
@@ -229,25 +224,14 @@ class BlockCache final : public KvCache {
       if (blocks_[b].users++ == 0) queue_.erase(std::find(queue_.begin(), queue_.end(), b));
     held_.push_back(found);
     hold = {tokens, tokens, static_cast<std::int64_t>(held_.size() - 1)};
+    count();
   }
   /// Only right after hold(): the engine would not have touched the blocks at all.
   void let_go(KvHold& hold) override {
     for (const std::size_t b : held(hold)) --blocks_[b].users;
     queue_ = before_;
     hold = {};
-  }
-  void take(std::int64_t pages) override {
-    for (; pages > 0; --pages) {
-      const std::size_t b = queue_.front();
-      queue_.pop_front();
-      if (!blocks_[b].said.empty()) {
-        auto& same = by_said_[blocks_[b].said];
-        same.erase(std::find(same.begin(), same.end(), b));
-        blocks_[b].said.clear();
-      }
-      blocks_[b].users = 1;
-      own_.push_back(b);
-    }
+    count();
   }
   void publish(KvHold& hold, const Content& content, std::int64_t tokens) override {
     const Said all = say(content, tokens);
@@ -270,6 +254,7 @@ class BlockCache final : public KvCache {
     for (auto b = mine.rbegin(); b != mine.rend(); ++b)
       if (--blocks_[*b].users == 0) queue_.push_back(*b);
     hold = {};
+    count();
   }
 
  private:
@@ -277,6 +262,26 @@ class BlockCache final : public KvCache {
     Said said;
     int users = 0;
   };
+
+  void hand_out(std::int64_t pages) override {
+    for (; pages > 0; --pages) {
+      const std::size_t b = queue_.front();
+      queue_.pop_front();
+      if (!blocks_[b].said.empty()) {
+        auto& same = by_said_[blocks_[b].said];
+        same.erase(std::find(same.begin(), same.end(), b));
+        blocks_[b].said.clear();
+      }
+      blocks_[b].users = 1;
+      own_.push_back(b);
+    }
+    count();
+  }
+  void count() {
+    unused_ = std::count_if(queue_.begin(), queue_.end(),
+                            [&](std::size_t b) { return blocks_[b].said.empty(); });
+    evictable_ = static_cast<std::int64_t>(queue_.size()) - unused_;
+  }
 
   std::vector<std::size_t>& held(const KvHold& hold) {
     return held_[static_cast<std::size_t>(hold.handle)];
