@@ -23,17 +23,21 @@ std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf29ce4842223
 
 }  // namespace
 
-RandomStream::RandomStream(std::uint64_t seed, std::string_view name) { start(seed, fnv1a(name)); }
+RandomStream::RandomStream(std::uint64_t seed, std::string_view name)
+    : RandomStream(seed, fnv1a(name)) {}
 
-RandomStream::RandomStream(std::uint64_t seed, std::string_view name, std::int64_t number) {
-  std::array<char, 20> digits;
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
-  start(seed, fnv1a({digits.data(), static_cast<std::size_t>(end - digits.data())}, fnv1a(name)));
-}
-
-void RandomStream::start(std::uint64_t seed, std::uint64_t hash_of_name) {
+RandomStream::RandomStream(std::uint64_t seed, std::uint64_t hash_of_name) {
   std::uint64_t x = hash_of_name ^ splitmix(seed);
   for (auto& word : state_) word = splitmix(x);
+}
+
+RandomStreams::RandomStreams(std::uint64_t seed, std::string_view name)
+    : seed_(seed), hash_(fnv1a(name)) {}
+
+RandomStream RandomStreams::operator[](std::int64_t number) const {
+  std::array<char, 20> digits;
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+  return {seed_, fnv1a({digits.data(), static_cast<std::size_t>(end - digits.data())}, hash_)};
 }
 
 std::uint64_t RandomStream::next() {

@@ -11,15 +11,24 @@
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::string_view name);
-  /// One of many: its name is `name` and the number behind it.
-  RandomStream(std::uint64_t seed, std::string_view name, std::int64_t number);
   std::uint64_t next();
   /// Uniform in [0, 1), 53 bits.
   double uniform();
 
  private:
-  void start(std::uint64_t seed, std::uint64_t hash_of_name);
+  friend class RandomStreams;
+  RandomStream(std::uint64_t seed, std::uint64_t hash_of_name);
   std::array<std::uint64_t, 4> state_;  // xoshiro256**
+};
+
+/// Streams that a number tells apart: [12] is the stream with the number behind the name, "name12".
+class RandomStreams {
+ public:
+  RandomStreams(std::uint64_t seed, std::string_view name);
+  RandomStream operator[](std::int64_t number) const;
+
+ private:
+  std::uint64_t seed_, hash_;
 };
 
 /// MT19937 (Matsumoto and Nishimura 1998), the engine of NumPy's legacy generator and of Python's

@@ -13,7 +13,7 @@ struct PlannedRequest {
   Duration send_at;  // after the benchmark's clock starts; of a next turn: after the last one
   Content prompt;    // empty: unlike any other prompt
   std::int64_t answer = -1;  // the stream that its output makes, where a later prompt may repeat it
-  std::int64_t session = -1;  // the conversation it belongs to; -1: none
+  std::int64_t session = -1;  // the conversation under way it belongs to; -1: none
 
   std::int64_t limit() const { return max_new > 0 ? max_new : output; }
 };

@@ -8,7 +8,7 @@
 
 #include <cmath>
 #include <limits>
-#include <unordered_map>
+#include <vector>
 
 #include "sim/base/random.hpp"
 #include "sim/workload/arrivals.hpp"
@@ -31,6 +31,7 @@ struct Lengths {
 
 struct Shape {
   std::uint64_t seed = 0;
+  RandomStreams session_streams{0, ""};
   std::int64_t sessions = 0;
   int turns = 0, system_prompt = 0;
   Lengths first_input, input, output;
@@ -46,7 +47,7 @@ struct Turn {
 class Session {
  public:
   Session(const Shape& shape, std::int64_t number)
-      : shape_(&shape), random_(shape.seed, "multi_turn session ", number) {}
+      : shape_(&shape), random_(shape.session_streams[number]) {}
 
   Turn next() {
     Turn out;
@@ -70,12 +71,7 @@ class Conversations final : public RequestSource {
 
   bool next(PlannedRequest& r) override {
     if (started_ == shape_.sessions) return false;
-    const std::int64_t number = started_++;
-    const auto [it, fresh] = under_way_.try_emplace(number, shape_, number);
-    Content& history = it->second.history;
-    history.reserve(static_cast<std::size_t>(std::min(2 * shape_.turns, 64)) + 1);
-    history.append({0, 0, shape_.system_prompt});
-    turn(number, it->second, r);
+    turn(begin(started_++), r);
     r.send_at = Duration();
     if (shape_.per_second < 1e300) {
       r.send_at = whole_nanoseconds(at_);
@@ -85,44 +81,63 @@ class Conversations final : public RequestSource {
     return true;
   }
 
-  bool next_turn(std::int64_t number, PlannedRequest& r) override {
-    const auto it = under_way_.find(number);
-    if (it == under_way_.end()) return false;
-    if (it->second.session.over()) {
-      under_way_.erase(it);
+  bool next_turn(std::int64_t place, PlannedRequest& r) override {
+    if (talks_[static_cast<std::size_t>(place)].session.over()) {
+      spare_.push_back(place);
       return false;
     }
-    turn(number, it->second, r);
+    turn(place, r);
     r.send_at = shape_.think_time;
     return true;
   }
 
  private:
+  /// A session under way. Its place, by which its requests name it, serves another one after it.
   struct Talk {
-    Talk(const Shape& shape, std::int64_t number) : session(shape, number) {}
+    explicit Talk(const Session& s) : session(s) {}
 
     Session session;
-    Content history;        // prompt and answer of the last turn
+    std::int64_t number = 0;
     std::int64_t said = 0;  // tokens of the user so far
+    Content history;        // prompt and answer of the last turn
   };
 
+  std::int64_t begin(std::int64_t number) {
+    if (spare_.empty()) {
+      spare_.push_back(static_cast<std::int64_t>(talks_.size()));
+      talks_.emplace_back(Session(shape_, number));
+      talks_.back().history.reserve(static_cast<std::size_t>(std::min(2 * shape_.turns, 64)) + 1);
+    }
+    const std::int64_t place = spare_.back();
+    spare_.pop_back();
+    Talk& talk = talks_[static_cast<std::size_t>(place)];
+    talk.session = Session(shape_, number);
+    talk.number = number;
+    talk.said = 0;
+    talk.history.clear();
+    talk.history.append({0, 0, shape_.system_prompt});
+    return place;
+  }
+
   /// Streams: the system prompt 0, what the user of session k says 1 + k, answers from -2 down.
-  void turn(std::int64_t number, Talk& talk, PlannedRequest& r) const {
+  void turn(std::int64_t place, PlannedRequest& r) {
+    Talk& talk = talks_[static_cast<std::size_t>(place)];
     const Turn t = talk.session.next();
-    talk.history.append({1 + number, talk.said, t.fresh});
+    talk.history.append({1 + talk.number, talk.said, t.fresh});
     talk.said += t.fresh;
-    r.session = number;
+    r.session = place;
     r.prompt.reserve(talk.history.segments().size() + 1);  // the answer comes behind it
     r.prompt = talk.history;
     r.input = talk.history.tokens();
     r.output = t.output;
-    r.answer = -2 - (number * shape_.turns + talk.session.turn() - 1);
+    r.answer = -2 - (talk.number * shape_.turns + talk.session.turn() - 1);
     talk.history.append({r.answer, 0, t.output});
   }
 
   Shape shape_;
   RandomStream arrivals_;
-  std::unordered_map<std::int64_t, Talk> under_way_;
+  std::vector<Talk> talks_;
+  std::vector<std::int64_t> spare_;  // places of sessions that are over
   std::int64_t started_ = 0;
   double at_ = 0;
 };
@@ -147,6 +162,7 @@ WorkloadPlan plan(Section& s) {
   WorkloadPlan out;
   out.max_concurrency = s.maybe<int>("concurrency", positive<int>());
   shape.seed = static_cast<std::uint64_t>(s.optional<int>("seed", 1, at_least(0)));
+  shape.session_streams = RandomStreams(shape.seed, "multi_turn session ");
   out.expert_skew = s.optional<double>("expert_skew", 0.85, between(0.0, 5.0));
   if (shape.sessions * shape.turns > 50'000'000)
     s.error("turns", "more than 50 million turns in all", "choose fewer sessions or turns");

@@ -21,7 +21,7 @@ class RequestSource {
   /// is none left.
   virtual bool next(PlannedRequest& request) = 0;
   /// The next turn of a session whose turn before has just ended; `send_at` is the pause until it
-  /// is sent. False when the session is over.
+  /// is sent. False when the session is over; from then on another may have its number.
   virtual bool next_turn(std::int64_t /*session*/, PlannedRequest&) { return false; }
 };
 

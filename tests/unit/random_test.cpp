@@ -262,7 +262,8 @@ TEST_CASE("a shuffle keeps what it shuffles") {
 TEST_CASE("a numbered stream is the one of its whole name") {
   for (const std::int64_t number : {std::int64_t{0}, std::int64_t{7}, std::int64_t{-30},
                                     std::int64_t{9'223'372'036'854'775'807}}) {
-    RandomStream numbered(3, "session ", number), named(3, "session " + std::to_string(number));
+    RandomStream numbered = RandomStreams(3, "session ")[number],
+                 named(3, "session " + std::to_string(number));
     for (int i = 0; i < 10; ++i) CHECK(numbered.next() == named.next());
   }
 }
