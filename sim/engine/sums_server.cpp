@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "sim/base/assert.hpp"
+#include "sim/engine/near_queue.hpp"
 #include "sim/engine/ordered_queue.hpp"
 #include "sim/engine/server.hpp"
 
@@ -240,7 +241,7 @@ class SumsServer final : public Server {
       start_decoding(r, u);
     }
     if (const std::int64_t to_make = r.output - u.base; to_make > 1)
-      finishes_.push({u.joined + to_make - 1, u.join_number, r.id});
+      finishes_.push({u.joined + to_make - 1, u.join_number, r.id}, launched_);
   }
 
   void unlink(Run& u) {
@@ -622,7 +623,8 @@ class SumsServer final : public Server {
   std::size_t filling_ = 0;
   std::int64_t below_cap_ = 0, below_cap_offsets_ = 0;
   std::int64_t reserving_ = 0, reserved_ = 0, clipped_ = 0;
-  OrderedQueue<Entry, Later> finishes_, crossings_, clips_;
+  NearQueue<Entry, Later> finishes_;
+  OrderedQueue<Entry, Later> crossings_, clips_;
   OrderedQueue<Entry, Shorter> longest_;
   std::int64_t streaming_ = 0;  // whose last token came with the last decode pass
   TimePoint last_decode_;       // at the client
