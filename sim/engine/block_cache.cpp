@@ -166,6 +166,7 @@ class BlockCache final : public KvCache {
   std::int64_t common_blocks(NodeId id, RunCursor& here, std::int64_t limit) const {
     const Node& n = at(id);
     const std::int64_t most = std::min(n.blocks, limit);
+    if (n.blocks <= limit && here.skip(n.runs)) return n.blocks;
     RunCursor behind = here;
     const std::int64_t same = skip_common(n.runs, behind, most * block_);
     if (same < most * block_) return same / block_;

@@ -169,6 +169,7 @@ class RadixCache final : public KvCache {
   std::int64_t common_pages(NodeId id, RunCursor& here, std::int64_t limit) const {
     const Node& n = at(id);
     const std::int64_t most = std::min(n.pages, limit);
+    if (n.pages <= limit && here.skip(n.runs)) return n.pages;
     RunCursor behind = here;
     const std::int64_t same = skip_common(n.runs, behind, most * page_);
     if (same < most * page_) return same / page_;

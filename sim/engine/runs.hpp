@@ -46,6 +46,22 @@ class RunCursor {
       tokens -= step;
     }
   }
+  /// Whether all of these come next; goes behind them if so.
+  bool skip(const Runs& runs) {
+    const std::size_t n = runs.size();
+    if (n == 0) return true;
+    if (static_cast<std::size_t>(end_ - at_) < n) return false;
+    for (std::size_t i = 0; i < n; ++i) {
+      const Segment here = i == 0 ? run() : at_[i];
+      const Segment& there = runs[i];
+      const bool enough = i + 1 < n ? here.tokens == there.tokens : here.tokens >= there.tokens;
+      if (here.stream != there.stream || here.offset != there.offset || !enough) return false;
+    }
+    at_ += n - 1;
+    if (n > 1) into_ = 0;
+    within_run(runs.back().tokens);
+    return true;
+  }
 
  private:
   const Segment *at_, *end_;
