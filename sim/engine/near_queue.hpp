@@ -16,12 +16,15 @@ class NearQueue {
  public:
   NearQueue() { heads_.fill(-1); }
 
-  bool empty() const { return near_ == 0 && far_.empty(); }
+  bool empty() const { return near_ + far_count_ == 0; }
   const Entry& top() const { return near_is_next() ? nodes_[first()].entry : far_.top(); }
 
   /// `now` <= all keys; it never goes back.
   void push(const Entry& e, std::int64_t now) {
-    if (e.key - now >= places) return far_.push(e);
+    if (e.key - now >= places) {
+      ++far_count_;
+      return far_.push(e);
+    }
     std::int32_t id = spare_;
     if (id < 0) {
       id = static_cast<std::int32_t>(nodes_.size());
@@ -40,7 +43,10 @@ class NearQueue {
   }
 
   void pop() {
-    if (!near_is_next()) return far_.pop();
+    if (!near_is_next()) {
+      --far_count_;
+      return far_.pop();
+    }
     const std::size_t place = place_of(next_);
     const std::int32_t id = heads_[place];
     Node& node = nodes_[static_cast<std::size_t>(id)];
@@ -63,7 +69,7 @@ class NearQueue {
   static std::size_t place_of(std::int64_t key) { return static_cast<std::size_t>(key) % places; }
   std::size_t first() const { return static_cast<std::size_t>(heads_[place_of(next_)]); }
   bool near_is_next() const {
-    return near_ > 0 && (far_.empty() || !Behind{}(nodes_[first()].entry, far_.top()));
+    return near_ > 0 && (far_count_ == 0 || !Behind{}(nodes_[first()].entry, far_.top()));
   }
   /// From an empty place to the next taken one.
   std::int64_t places_to_next(std::size_t place) const {
@@ -81,5 +87,6 @@ class NearQueue {
   std::array<std::uint64_t, places / 64> taken_{};  // the places with somebody, bit by bit
   std::int64_t near_ = 0;                           // entries on the ring
   std::int64_t next_ = 0;                           // the lowest key of them
+  std::int64_t far_count_ = 0;
   OrderedQueue<Entry, Behind> far_;
 };
