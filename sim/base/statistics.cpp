@@ -96,8 +96,7 @@ std::vector<double> percentiles(std::span<const double> values, std::span<const 
   return out;
 }
 
-double standard_deviation(const std::vector<double>& values) {
-  const double m = mean(values);
+double standard_deviation(const std::vector<double>& values, double m) {
   double sum = 0;
   for (const double v : values) sum += (v - m) * (v - m);
   return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));

@@ -14,5 +14,8 @@ double percentile(const std::vector<double>& sorted, double percent);
 /// values, which must be finite.
 std::vector<double> percentiles(std::span<const double> values, std::span<const double> percents);
 
-/// Population standard deviation, as np.std; 0 of nothing.
-double standard_deviation(const std::vector<double>& values);
+/// Population standard deviation, as np.std; 0 of nothing. `mean` is theirs.
+double standard_deviation(const std::vector<double>& values, double mean);
+inline double standard_deviation(const std::vector<double>& values) {
+  return standard_deviation(values, mean(values));
+}

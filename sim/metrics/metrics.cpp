@@ -10,7 +10,8 @@ namespace {
 
 LatencySummary summarise(const std::vector<double>& values) {
   const auto p = percentiles(values, std::array{50.0, 90.0, 99.0});
-  return {mean(values), p[0], p[1], p[2], standard_deviation(values)};
+  const double m = mean(values);
+  return {m, p[0], p[1], p[2], standard_deviation(values, m)};
 }
 
 }  // namespace
@@ -32,6 +33,11 @@ void MetricsCollector::InFlight::close() {
 
 MetricsCollector::MetricsCollector(int decode_log_interval, Keep keep)
     : decode_log_interval_(decode_log_interval), keep_(keep) {}
+
+void MetricsCollector::expect(std::int64_t requests) {
+  const auto n = static_cast<std::size_t>(std::min<std::int64_t>(requests, 1 << 24));
+  for (auto* values : {&ttft_ms_, &tpot_ms_, &e2e_ms_}) values->reserve(n);
+}
 
 void MetricsCollector::on_clock(TimePoint at) {
   measuring_ = true;

@@ -63,6 +63,9 @@ class MetricsCollector final : public Observer {
   /// `decode_log_interval`: decode passes per log line of the server; 0: no such lines.
   explicit MetricsCollector(int decode_log_interval = 40, Keep keep = Keep::latencies);
 
+  /// Makes room for so many; there may be more or fewer.
+  void expect(std::int64_t requests);
+
   void on_clock(TimePoint at) override;
   void on_sent(const Request& request) override;
   void on_gaps(const GapRun& run) override;

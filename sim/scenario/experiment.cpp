@@ -606,6 +606,7 @@ RunMetrics Experiment::run(Only only, std::vector<RequestRecord>* requests, Keep
   const auto server = (reference ? make_reference_server : make_server)(
       prices, setup, host_times(only), sparse_attention() ? model_.indexer->top_k : 0);
   MetricsCollector metrics(setup.sizes.decode_log_interval, keep);
+  metrics.expect(workload_.requests);
   Client client(workload_);
   client.subscribe(metrics);
   server->subscribe(metrics);

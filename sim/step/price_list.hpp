@@ -67,7 +67,7 @@ class PriceList {
       key |= 1;  // 0: nothing
       Entry* e = &at(key);
       if (e->first != key) {
-        if (++made_ > entries_.size() && entries_.size() < 65'536) grow(), e = &at(key);
+        if (++made_ > entries_.size() && entries_.size() < 262'144) grow(), e = &at(key);
         *e = {key, work()};
       }
       return e->second;
