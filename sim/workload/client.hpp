@@ -37,7 +37,7 @@ class Client final : public Load {
   std::vector<Observer*> observers_;
   // warm-up
   std::size_t warmed_up_ = 0;
-  bool warming_ = false;   // one is under way
+  bool warming_ = false;  // one is under way
   PlannedRequest warm_up_;
   TimePoint warm_up_at_;
   // benchmark

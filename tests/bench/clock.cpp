@@ -1,5 +1,5 @@
 // The clock alone, per request: Llama-3.1-8B on one H100, Poisson at 70 % of what a burst reaches,
-// 512 tokens in, full metrics. Arguments: requests, tokens out, requests a second.
+// 512 tokens in, full metrics; and conversations.
 
 #include <benchmark/benchmark.h>
 
@@ -9,12 +9,7 @@
 
 namespace {
 
-std::unique_ptr<Experiment> dense(const benchmark::State& state, std::vector<Override> more) {
-  std::vector<Override> set = {
-      {"workload.num_prompts", std::to_string(state.range(0))},
-      {"workload.random_output_len", std::to_string(state.range(1))},
-      {"workload.request_rate", std::to_string(static_cast<double>(state.range(2)) / 10) + " /s"}};
-  set.insert(set.end(), more.begin(), more.end());
+std::unique_ptr<Experiment> dense(const std::vector<Override>& set) {
   const auto loaded = load_scenarios("scenarios/workloads/dense-8b.yaml", set);
   if (!loaded) std::abort();
   const auto inputs = resolve(loaded->front());
@@ -24,8 +19,8 @@ std::unique_ptr<Experiment> dense(const benchmark::State& state, std::vector<Ove
   return std::move(*made);
 }
 
-void play(benchmark::State& state, std::vector<Override> more) {
-  const auto experiment = dense(state, std::move(more));
+void play(benchmark::State& state, const std::vector<Override>& set) {
+  const auto experiment = dense(set);
   RunMetrics m;
   for (auto _ : state) benchmark::DoNotOptimize(m = experiment->run());
   const auto n = static_cast<double>(m.completed);
@@ -36,7 +31,16 @@ void play(benchmark::State& state, std::vector<Override> more) {
   state.counters["batch"] = static_cast<double>(m.batch_max);
 }
 
-void vllm(benchmark::State& state) { play(state, {}); }
+// Arguments: requests, tokens out, ten times the requests a second.
+void poisson(benchmark::State& state, const Override& engine) {
+  play(state,
+       {{"workload.num_prompts", std::to_string(state.range(0))},
+        {"workload.random_output_len", std::to_string(state.range(1))},
+        {"workload.request_rate", std::to_string(static_cast<double>(state.range(2)) / 10) + " /s"},
+        engine});
+}
+
+void vllm(benchmark::State& state) { poisson(state, {"engine.kind", "vllm"}); }
 BENCHMARK(vllm)
     ->Args({1'000'000, 256, 250})
     ->Args({100'000, 4096, 12})
@@ -44,29 +48,29 @@ BENCHMARK(vllm)
     ->Unit(benchmark::kMillisecond);
 
 void vllm_prefix_cache(benchmark::State& state) {
-  play(state, {{"engine.enable_prefix_caching", "on"}});
+  poisson(state, {"engine.enable_prefix_caching", "on"});
 }
 BENCHMARK(vllm_prefix_cache)
     ->Args({1'000'000, 256, 250})
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 
-// Conversations of five turns, as scenarios/workloads/conversations.yaml has them; the first
-// argument: sessions.
-void vllm_conversations(benchmark::State& state) {
-  play(state, {{"engine", "{kind: vllm}"},
+// Conversations of five turns, as scenarios/workloads/conversations.yaml has them; the argument:
+// sessions.
+void conversations(benchmark::State& state, const std::string& engine) {
+  play(state, {{"engine", engine},
                {"workload", "{kind: multi_turn, sessions: " + std::to_string(state.range(0)) +
                                 ", turns: 5, system_prompt_tokens: 1000, first_input_tokens: 500, "
                                 "input_tokens: 150, output_tokens: 200, range_ratio: 0.5, "
                                 "think_time: 10 s, session_rate: 5 /s}"}});
 }
-BENCHMARK(vllm_conversations)
-    ->Args({200'000, 256, 250})
-    ->Iterations(1)
-    ->Unit(benchmark::kMillisecond);
+void vllm_conversations(benchmark::State& state) { conversations(state, "{kind: vllm}"); }
+BENCHMARK(vllm_conversations)->Arg(200'000)->Iterations(1)->Unit(benchmark::kMillisecond);
+void sglang_conversations(benchmark::State& state) { conversations(state, "{kind: sglang}"); }
+BENCHMARK(sglang_conversations)->Arg(200'000)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 void sglang(benchmark::State& state) {
-  play(state, {{"engine", "{kind: sglang, disable_radix_cache: on}"}});
+  poisson(state, {"engine", "{kind: sglang, disable_radix_cache: on}"});
 }
 BENCHMARK(sglang)
     ->Args({1'000'000, 256, 250})
@@ -74,7 +78,7 @@ BENCHMARK(sglang)
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 
-void reference(benchmark::State& state) { play(state, {{"engine.clock", "reference"}}); }
+void reference(benchmark::State& state) { poisson(state, {"engine.clock", "reference"}); }
 BENCHMARK(reference)->Args({20'000, 256, 250})->Iterations(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
