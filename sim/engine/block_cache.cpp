@@ -162,16 +162,8 @@ class BlockCache final : public KvCache {
     return {child, same};
   }
 
-  /// Blocks of a node that come here too; `here` goes on behind them if that is all of it.
   std::int64_t common_blocks(NodeId id, RunCursor& here, std::int64_t limit) const {
-    const Node& n = at(id);
-    const std::int64_t most = std::min(n.blocks, limit);
-    if (n.blocks <= limit && here.skip(n.runs)) return n.blocks;
-    RunCursor behind = here;
-    const std::int64_t same = skip_common(n.runs, behind, most * block_);
-    if (same < most * block_) return same / block_;
-    here = behind;
-    return most;
+    return common_pages(at(id).runs, at(id).blocks, here, limit, block_);
   }
 
   Walk walk(const Content& content, std::int64_t limit) const {

@@ -140,13 +140,13 @@ class RadixCache final : public KvCache {
     const Node* n = &at(w.node);
     while (left > 0 && n->children > 0) {
       NodeId child = n->first;
-      std::int64_t same = child == nobody ? 0 : common_pages(child, here, left);
+      std::int64_t same = child == nobody ? 0 : common(child, here, left);
       if (same == 0) {
         if (child != nobody && n->children == 1) break;
         RunCursor there = here;
         child = table_.find(hash_runs(w.node, here, page_), [&](NodeId id) {
           if (at(id).parent != w.node) return false;
-          same = common_pages(id, there, left);
+          same = common(id, there, left);
           return same > 0;
         });
         if (child == nobody) break;
@@ -165,16 +165,8 @@ class RadixCache final : public KvCache {
     return w;
   }
 
-  /// Whole pages of a node that come here too; `here` goes on behind them if that is all of it.
-  std::int64_t common_pages(NodeId id, RunCursor& here, std::int64_t limit) const {
-    const Node& n = at(id);
-    const std::int64_t most = std::min(n.pages, limit);
-    if (n.pages <= limit && here.skip(n.runs)) return n.pages;
-    RunCursor behind = here;
-    const std::int64_t same = skip_common(n.runs, behind, most * page_);
-    if (same < most * page_) return same / page_;
-    here = behind;
-    return most;
+  std::int64_t common(NodeId id, RunCursor& here, std::int64_t limit) const {
+    return common_pages(at(id).runs, at(id).pages, here, limit, page_);
   }
 
   /// Returns the new node of the first `pages` pages; the old one keeps the rest and its children.

@@ -9,6 +9,7 @@
 #include <boost/container/small_vector.hpp>
 
 #include "sim/engine/content.hpp"
+#include "sim/engine/page_size.hpp"
 
 /// The runs of one stretch of content: whole pages in a cache.
 using Runs = boost::container::small_vector<Segment, 2>;
@@ -82,6 +83,19 @@ inline std::int64_t skip_common(const Runs& a, RunCursor& b, std::int64_t limit)
     if (step < x.tokens) break;
   }
   return same;
+}
+
+/// Whole pages of `runs`, which are `pages` of them, that come here too, at most `limit`; `here`
+/// goes on behind them if these are all that may.
+inline std::int64_t common_pages(const Runs& runs, std::int64_t pages, RunCursor& here,
+                                 std::int64_t limit, PageSize page) {
+  if (pages <= limit && here.skip(runs)) return pages;
+  const std::int64_t most = std::min(pages, limit);
+  RunCursor behind = here;
+  const std::int64_t same = skip_common(runs, behind, most * page);
+  if (same < most * page) return same / page;
+  here = behind;
+  return most;
 }
 
 /// Appends the next `tokens` tokens (or all there are); runs that go on are joined.
