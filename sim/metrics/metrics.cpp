@@ -35,6 +35,7 @@ MetricsCollector::MetricsCollector(int decode_log_interval, Keep keep)
     : decode_log_interval_(decode_log_interval), keep_(keep) {}
 
 void MetricsCollector::expect(std::int64_t requests) {
+  // A run may be given up long before its end: room for some, the rest as it comes.
   const auto n = static_cast<std::size_t>(std::min<std::int64_t>(requests, 1 << 24));
   for (auto* values : {&ttft_ms_, &tpot_ms_, &e2e_ms_}) values->reserve(n);
 }
