@@ -23,10 +23,14 @@ bool by_rows(const Operator& op) {
   return std::visit(rows, op.work);
 }
 
-// Knots: 8 per octave, every number below 8. The piece [knot, next) that holds `x`.
+// Knots: 8 per octave, every number below 8, which are octave 0.
+int octave_of(std::int64_t x) {
+  return x < 8 ? 0 : static_cast<int>(std::bit_width(static_cast<std::uint64_t>(x))) - 3;
+}
+
+// The piece [knot, next) that holds `x`.
 std::pair<std::int64_t, std::int64_t> piece_around(std::int64_t x) {
-  if (x < 8) return {x, x + 1};
-  const int shift = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(x))) - 4;
+  const int shift = std::max(octave_of(x) - 1, 0);
   const std::int64_t from = x >> shift << shift;
   return {from, from + (std::int64_t{1} << shift)};
 }
@@ -65,6 +69,7 @@ PriceList::PriceList(const StepModel& step)
         v.op = &ops[i];
         if (const auto* mla = std::get_if<MlaOp>(&ops[i].work)) v.capped = mla->top_k > 0;
         v.on_max = std::holds_alternative<IndexerOp>(ops[i].work);
+        v.adds_prompts = std::holds_alternative<GqaOp>(ops[i].work) && step.adds_prompts();
         on_max_ |= v.on_max;
         block.parts.push_back({Part::Kind::varying, varying_.size()});
         varying_.push_back(std::move(v));
@@ -173,19 +178,57 @@ Duration PriceList::varying(Varying& v, const PassShape& pass) {
     const Piece& p = decode_piece(v, pass.decode_sequences, argument, pass.kv_max);
     out += Duration::picoseconds(p.at(argument));
   }
-  if (pass.extend_sequences > 0) {
-    std::uint64_t key = mix(2, pass.extend_sequences);
-    for (const std::int64_t x : {pass.extend_tokens, pass.extend_tokens_max, pass.extend_pairs,
-                                 pass.extend_pairs_capped, v.on_max ? pass.kv_max : 0})
-      key = mix(key, x);
-    out += v.prompts.get(key, [&] {
-      PassShape prompts = pass;
-      prompts.decode_sequences = prompts.decode_kv_tokens = prompts.decode_kv_tokens_capped = 0;
-      const LayerBlock none;
-      return step_.time(*v.op, none, prompts);
-    });
-  }
+  if (pass.extend_sequences > 0) out += extend_part(v, pass);
   return out;
+}
+
+Duration PriceList::extend_part(Varying& v, const PassShape& pass) {
+  const bool dense = !v.capped && !v.on_max;  // tokens and pairs say it all
+  if (dense && pass.extend_sequences == 1) return one_prompt(v, alike_prompts(pass)[1].each);
+  if (dense && v.adds_prompts) {
+    Duration out;
+    for (const AlikePrompts& p : alike_prompts(pass))
+      if (p.count > 0) out += p.count * one_prompt(v, p.each);
+    return out;
+  }
+  std::uint64_t key = mix(2, pass.extend_sequences);
+  for (const std::int64_t x : {pass.extend_tokens, pass.extend_tokens_max, pass.extend_pairs,
+                               pass.extend_pairs_capped, v.on_max ? pass.kv_max : 0})
+    key = mix(key, x);
+  return v.sums.get(key, [&] {
+    PassShape prompts = pass;
+    prompts.decode_sequences = prompts.decode_kv_tokens = prompts.decode_kv_tokens_capped = 0;
+    const LayerBlock none;
+    return step_.time(*v.op, none, prompts);
+  });
+}
+
+Duration PriceList::one_prompt(Varying& v, const PromptPart& prompt) {
+  const auto& [tokens, past] = prompt;
+  if (past == 0) {
+    const auto at = static_cast<std::size_t>(tokens);
+    if (at >= v.whole_prompts.size()) v.whole_prompts.resize(at + 1);
+    auto& known = v.whole_prompts[at];
+    if (!known) known = new_slope(v, tokens, 0, 1).price;
+    return Duration::picoseconds(*known);
+  }
+  const int octave = octave_of(past), shift = std::max(octave - 1, 0);
+  Octave& all = v.prompts.get(mix(mix(3, tokens), octave), [] { return Octave(); });
+  Octave::Slope& s = all.from[static_cast<std::size_t>(past >> shift & 7)];
+  const std::int64_t from = past >> shift << shift, span = std::int64_t{1} << shift;
+  if (s.price < 0) s = new_slope(v, tokens, from, span);
+  return Duration::picoseconds(s.price + s.slope * (past - from));
+}
+
+[[gnu::noinline]] PriceList::Octave::Slope PriceList::new_slope(Varying& v, std::int64_t tokens,
+                                                                std::int64_t past,
+                                                                std::int64_t span) {
+  const LayerBlock none;
+  const auto price = [&](std::int64_t behind) {
+    return step_.time(*v.op, none, PassShape::extend(tokens, behind, 0)).ps();
+  };
+  const std::int64_t at = price(past);
+  return {at, (price(past + span) - at) / span};
 }
 
 Timeline PriceList::compose(const PassShape& pass, bool captured,

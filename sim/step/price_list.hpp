@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -16,8 +18,9 @@ struct DecodeRamp {
 
 /// A step model compiled for the hot path: tens of nanoseconds a pass. What depends on tokens alone
 /// is worked out once per size; decode attention is linear between knots (8 per octave of the KV
-/// sum) with slopes of whole picoseconds, so that passes in a row add up exactly. Equal to the
-/// step model at the knots. Not thread-safe; one per run.
+/// sum) with slopes of whole picoseconds, so that passes in a row add up exactly, and so is dense
+/// attention of a prompt between knots of what it lies behind. Equal to the step model at
+/// the knots. Not thread-safe; one per run.
 class PriceList {
  public:
   explicit PriceList(const StepModel& step);
@@ -58,32 +61,50 @@ class PriceList {
 
     std::int64_t at(std::int64_t argument) const { return price + slope * (argument - from); }
   };
-  /// Times by a hash. Where every one is another it stops growing: a new one takes the place of an
-  /// old one.
+  /// Prices of one prompt between the knots of an octave of what it lies behind.
+  struct Octave {
+    struct Slope {
+      std::int64_t price = -1, slope = 0;  // at the knot; -1: not asked for yet
+    };
+    std::array<Slope, 8> from{};
+  };
+  /// Values by a hash, four places for each. Where every one is another it stops growing: a new one
+  /// takes the place of an old one.
+  template <class Value>
   class Memo {
    public:
     template <class Work>
-    Duration get(std::uint64_t key, Work work) {
+    Value& get(std::uint64_t key, Work work) {
       key |= 1;  // 0: nothing
-      Entry* e = &at(key);
-      if (e->first != key) {
-        if (++made_ > entries_.size() && entries_.size() < 262'144) grow(), e = &at(key);
-        *e = {key, work()};
+      for (;;) {
+        Entry* const set = set_of(key);
+        for (Entry* e = set; e < set + ways; ++e) {
+          if (e->first == key) return e->second;
+          if (e->first == 0) return (*e = {key, work()}).second;
+        }
+        if (sizeof(Entry) * entries_.size() >= most_bytes)
+          return (set[++replaced_ % ways] = {key, work()}).second;
+        grow();
       }
-      return e->second;
     }
 
    private:
-    using Entry = std::pair<std::uint64_t, Duration>;
-    Entry& at(std::uint64_t key) { return entries_[key >> 32 & (entries_.size() - 1)]; }
+    using Entry = std::pair<std::uint64_t, Value>;
+    static constexpr std::size_t ways = 4, most_bytes = 4 << 20;
+
+    Entry* set_of(std::uint64_t key) {
+      return entries_.data() + (key >> 32 & (entries_.size() - 1) & ~(ways - 1));
+    }
     void grow() {
       std::vector<Entry> old(2 * entries_.size());
       old.swap(entries_);
-      for (const Entry& e : old)
-        if (e.first != 0) at(e.first) = e;
+      for (Entry& e : old)
+        if (e.first != 0) *std::find_if(set_of(e.first), set_of(e.first) + ways, empty) = e;
     }
+    static bool empty(const Entry& e) { return e.first == 0; }
+
     std::vector<Entry> entries_ = std::vector<Entry>(64);
-    std::size_t made_ = 0;
+    std::size_t replaced_ = 0;
   };
   struct Varying {
     const Operator* op = nullptr;
@@ -91,7 +112,10 @@ class PriceList {
     bool on_max = false;        // depends on the longest sequence
     std::vector<Piece> latest;  // of `pieces`, by sequences
     std::unordered_map<std::uint64_t, std::pair<std::int64_t, std::int64_t>> pieces;
-    Memo prompts;  // of extend parts, by a hash of their sums
+    bool adds_prompts = false;                               // several prompts cost the sum of each
+    std::vector<std::optional<std::int64_t>> whole_prompts;  // from their beginning, by tokens
+    Memo<Octave> prompts;  // of one behind a prefix, by a hash of its tokens and the octave
+    Memo<Duration> sums;   // of other extend parts, by a hash of their sums
   };
   struct Part {
     enum class Kind { by_tokens, by_rows, varying } kind;
@@ -129,6 +153,9 @@ class PriceList {
                             std::int64_t kv_max);
   Piece new_piece(Varying& v, std::int64_t batch, std::int64_t argument, std::int64_t kv_max);
   Duration varying(Varying& v, const PassShape& pass);
+  Duration extend_part(Varying& v, const PassShape& pass);
+  Duration one_prompt(Varying& v, const PromptPart& prompt);
+  Octave::Slope new_slope(Varying& v, std::int64_t tokens, std::int64_t past, std::int64_t span);
   Timeline compose(const PassShape& pass, bool captured, const std::vector<Duration>& times);
 
   const StepModel& step_;

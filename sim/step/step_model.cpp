@@ -29,18 +29,12 @@ std::int64_t rows_of(Rows rows, const PassShape& pass) {
   return rows == Rows::tokens ? pass.tokens() : pass.heads_rows;
 }
 
-// The prompts of a pass: as gathered, else alike, of the summed tokens and pairs.
+// The prompts of a pass: as gathered, else alike.
 std::vector<PromptPart> prompts_of(const PassShape& pass) {
   if (!pass.prompts.empty()) return {pass.prompts.begin(), pass.prompts.end()};
   std::vector<PromptPart> out;
-  const std::int64_t n = pass.extend_sequences;
-  for (std::int64_t i = 0; i < n; ++i) {
-    // the first ones take what does not divide
-    const std::int64_t tokens = pass.extend_tokens / n + (i < pass.extend_tokens % n);
-    if (tokens == 0) continue;
-    const std::int64_t behind = pass.extend_pairs / n - tokens * (tokens + 1) / 2;
-    out.push_back({tokens, std::max<std::int64_t>(behind, 0) / tokens});
-  }
+  for (const AlikePrompts& p : alike_prompts(pass))
+    out.insert(out.end(), static_cast<std::size_t>(p.count), p.each);
   return out;
 }
 

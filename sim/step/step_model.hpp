@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,6 +74,22 @@ struct PassShape {
   }
 };
 
+/// Prompts of one size, of a pass of which only sums are known: its prompts are alike, but the
+/// first ones take the tokens that do not divide.
+struct AlikePrompts {
+  std::int64_t count = 0;
+  PromptPart each;
+};
+inline std::array<AlikePrompts, 2> alike_prompts(const PassShape& pass) {
+  const std::int64_t n = pass.extend_sequences, more = pass.extend_tokens % n;
+  const auto part = [&](std::int64_t count, std::int64_t tokens) -> AlikePrompts {
+    if (tokens == 0) return {};
+    const std::int64_t behind = pass.extend_pairs / n - tokens * (tokens + 1) / 2;
+    return {count, {tokens, std::max<std::int64_t>(behind, 0) / tokens}};
+  };
+  return {part(more, pass.extend_tokens / n + 1), part(n - more, pass.extend_tokens / n)};
+}
+
 /// Host costs of launching.
 struct LaunchCosts {
   Duration per_launch;  // eager: dispatch and driver
@@ -135,6 +152,8 @@ class StepModel {
   Duration residual(const PassShape& pass) const;
   /// Whether some kernel's time depends on the lengths of single sequences.
   bool wants_lengths() const;
+  /// Whether grouped-query attention of a pass without decodes is the sum of its prompts' own.
+  bool adds_prompts() const { return !attention_kernel_.sums_prompts; }
   /// The operators [first, last) of a block in a row, which must not cut a fork from its join.
   Timeline stretch(const LayerBlock& block, std::size_t first, std::size_t last,
                    const PassShape& pass, bool captured) const;
