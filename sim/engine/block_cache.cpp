@@ -27,7 +27,7 @@ using CopyId = std::int32_t;
 constexpr NodeId root = 0;
 constexpr std::int32_t nobody = -1;
 
-struct Node {
+struct alignas(64) Node {
   Runs runs;
   std::int64_t start = 0, blocks = 0;  // blocks before it, of it
   std::uint64_t hash = 0;              // of parent and first block, while it is in the table

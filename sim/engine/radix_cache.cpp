@@ -34,17 +34,24 @@ constexpr std::pair<const char*, Order> policies[] = {
     {"lru", Order::least_recent}, {"lfu", Order::least_recent}, {"priority", Order::least_recent},
     {"mru", Order::most_recent},  {"fifo", Order::oldest},      {"filo", Order::newest}};
 
-struct Node {
+// Two cache lines; the first one is all that locks and evictions need.
+struct alignas(64) Node {
   NodeId parent = nobody;
   NodeId first = nobody;  // the child that is not in the table
   std::int32_t children = 0, locks = 0;
   NodeId older = nobody, newer = nobody;
   bool listed = false;
   std::int64_t pages = 0;
-  std::int64_t accessed = 0, created = 0;
-  std::int64_t key = 0;    // its place among the leaves, while it is there
+  std::int64_t accessed = 0;
   std::uint64_t hash = 0;  // of parent and first page, while it is in the table
   Runs runs;
+};
+static_assert(sizeof(Node) == 128);
+
+// What orders by something else than access goes by.
+struct Age {
+  std::int64_t created = 0;
+  std::int64_t key = 0;  // its place among the leaves, while it is there
 };
 
 struct Walk {
@@ -129,6 +136,7 @@ class RadixCache final : public KvCache {
   };
 
   Node& at(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
+  Age& age(NodeId id) { return ages_[static_cast<std::size_t>(id)]; }
   const Node& at(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
 
   // ---- the tree ----
@@ -181,7 +189,7 @@ class RadixCache final : public KvCache {
     u.locks = l.locks;
     u.children = 1;
     u.accessed = l.accessed;
-    u.created = ++clock_;
+    created(upper);
     if (NodeId& first = at(u.parent).first; first == lower) {
       first = upper;
     } else {
@@ -221,7 +229,7 @@ class RadixCache final : public KvCache {
         table_.insert(n.hash, leaf);
       }
       evictable_ += n.pages;
-      n.created = ++clock_;
+      created(leaf);
       w.node = leaf;
     }
     if (w.cut != nobody) touch(w.cut);
@@ -240,6 +248,13 @@ class RadixCache final : public KvCache {
     n.first = nobody;
     n.children = n.locks = 0;
     return id;
+  }
+
+  void created(NodeId id) {
+    ++clock_;
+    if (by_access()) return;
+    if (ages_.size() < nodes_.size()) ages_.resize(nodes_.size());
+    age(id).created = clock_;
   }
 
   void hand_out(std::int64_t pages) override {
@@ -357,17 +372,18 @@ class RadixCache final : public KvCache {
       link_after(node, before);
       return;
     }
+    Age& a = age(node);
     switch (order_) {
       case Order::most_recent:
-        n.key = -n.accessed;
+        a.key = -n.accessed;
         break;
       case Order::newest:
-        n.key = -n.created;
+        a.key = -a.created;
         break;
       default:
-        n.key = n.created;
+        a.key = a.created;
     }
-    leaves_.emplace(n.key, node);
+    leaves_.emplace(a.key, node);
     n.listed = true;
   }
 
@@ -376,7 +392,7 @@ class RadixCache final : public KvCache {
     if (!n.listed) return;
     n.listed = false;
     if (!by_access()) {
-      leaves_.erase({n.key, node});
+      leaves_.erase({age(node).key, node});
       return;
     }
     (n.older == nobody ? oldest_ : at(n.older).newer) = n.newer;
@@ -397,6 +413,7 @@ class RadixCache final : public KvCache {
   Order order_;
   std::int64_t clock_ = 0;
   std::vector<Node> nodes_;
+  std::vector<Age> ages_;  // of nodes; none by access
   std::vector<NodeId> spare_;
   IdTable table_;
   NodeId oldest_ = nobody, newest_ = nobody;

@@ -29,6 +29,10 @@ class RunCursor {
   explicit RunCursor(const Runs& runs) : at_(runs.data()), end_(at_ + runs.size()) {}
 
   bool at_end() const { return at_ == end_; }
+  /// Whether the token here is the first of `run`.
+  bool begins(const Segment& run) const {
+    return !at_end() && at_->stream == run.stream && at_->offset + into_ == run.offset;
+  }
   /// What is left of the run here.
   Segment run() const { return {at_->stream, at_->offset + into_, at_->tokens - into_}; }
   /// At most what is left of the run here.
@@ -90,6 +94,7 @@ inline std::int64_t skip_common(const Runs& a, RunCursor& b, std::int64_t limit)
 inline std::int64_t common_pages(const Runs& runs, std::int64_t pages, RunCursor& here,
                                  std::int64_t limit, PageSize page) {
   if (pages <= limit && here.skip(runs)) return pages;
+  if (!here.begins(runs.front())) return 0;
   const std::int64_t most = std::min(pages, limit);
   RunCursor behind = here;
   const std::int64_t same = skip_common(runs, behind, most * page);
