@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "sim/scenario/experiment.hpp"
 
@@ -75,6 +76,31 @@ void sglang(benchmark::State& state) {
 BENCHMARK(sglang)
     ->Args({1'000'000, 256, 250})
     ->Args({100'000, 4096, 12})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
+// The Mooncake conversation trace at its own times, its shared blocks honoured, on a node that
+// keeps up with it and on one GPU that does not.
+void mooncake(benchmark::State& state, const std::string& engine, const std::string& machine) {
+  const char* const file = "../shared/data/traces/mooncake_fast25_conversation.jsonl.gz";
+  if (!std::filesystem::is_regular_file(file)) {
+    state.SkipWithError("the trace is not here");
+    return;
+  }
+  play(state, {{"machine", machine},
+               {"engine", engine},
+               {"workload", std::string("{kind: trace, format: mooncake, file: ") + file + "}"}});
+}
+BENCHMARK_CAPTURE(mooncake, vllm_node, "{kind: vllm, tensor_parallel: 8}", "dgx-h100")
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(mooncake, sglang_node, "{kind: sglang, tensor_parallel: 8}", "dgx-h100")
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(mooncake, vllm_gpu, "{kind: vllm}", "1x-h100")
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(mooncake, sglang_gpu, "{kind: sglang}", "1x-h100")
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 
