@@ -103,18 +103,19 @@ class Conversations final : public RequestSource {
   };
 
   std::int64_t begin(std::int64_t number) {
+    auto place = static_cast<std::int64_t>(talks_.size());
     if (spare_.empty()) {
-      spare_.push_back(static_cast<std::int64_t>(talks_.size()));
       talks_.emplace_back(Session(shape_, number));
-      talks_.back().history.reserve(static_cast<std::size_t>(std::min(2 * shape_.turns, 64)) + 1);
+    } else {
+      place = spare_.back();
+      spare_.pop_back();
+      talks_[static_cast<std::size_t>(place)].session = Session(shape_, number);
     }
-    const std::int64_t place = spare_.back();
-    spare_.pop_back();
     Talk& talk = talks_[static_cast<std::size_t>(place)];
-    talk.session = Session(shape_, number);
     talk.number = number;
     talk.said = 0;
     talk.history.clear();
+    talk.history.reserve(static_cast<std::size_t>(std::min(2 * shape_.turns, 64)) + 1);
     talk.history.append({0, 0, shape_.system_prompt});
     return place;
   }
