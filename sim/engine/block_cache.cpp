@@ -16,23 +16,21 @@
 #include <vector>
 
 #include "sim/base/assert.hpp"
-#include "sim/engine/id_table.hpp"
 #include "sim/engine/kv_cache.hpp"
-#include "sim/engine/runs.hpp"
+#include "sim/engine/prefix_tree.hpp"
 
 namespace {
 
-using NodeId = std::int32_t;
 using CopyId = std::int32_t;
-constexpr NodeId root = 0;
-constexpr std::int32_t nobody = -1;
+constexpr NodeId root = root_node;
+constexpr std::int32_t nobody = no_node;
 
 struct alignas(64) Node {
   Runs runs;
-  std::int64_t start = 0, blocks = 0;  // blocks before it, of it
-  std::uint64_t hash = 0;              // of parent and first block, while it is in the table
+  std::int64_t start = 0, pages = 0;  // blocks before it, of it
+  std::uint64_t hash = 0;
   NodeId parent = nobody;
-  NodeId child = nobody;  // the one that is not in the table
+  NodeId child = nobody;
   std::int32_t children = 0;
   CopyId first = nobody;  // of its copies, in the order of caching
 };
@@ -53,15 +51,15 @@ using Used = boost::container::small_vector<CopyId, 6>;
 class BlockCache final : public KvCache {
  public:
   BlockCache(std::int64_t blocks, PageSize block_size)
-      : KvCache(blocks, block_size), block_(block_size), nodes_(1) {
+      : KvCache(blocks, block_size), block_(block_size), tree_(block_size) {
     queue_unused(blocks);
   }
 
   // Looking is no use of it: only hold() pulls blocks out of the queue.
   std::int64_t match(const Content& content, std::int64_t limit) override {
     settle();
-    matched_ = walk(content, limit / block_);
-    matched_tokens_ = matched_.blocks * block_;
+    matched_ = tree_.walk(content, limit / block_);
+    matched_tokens_ = matched_.pages * block_;
     return matched_tokens_;
   }
 
@@ -70,17 +68,17 @@ class BlockCache final : public KvCache {
     settle();
     const std::int32_t handle = make_used();
     if (tokens > 0) {
-      if (tokens != matched_tokens_) matched_ = walk(content, tokens / block_);
-      SIM_ASSERT(matched_.blocks * block_ == tokens);
+      if (tokens != matched_tokens_) matched_ = tree_.walk(content, tokens / block_);
+      SIM_ASSERT(matched_.pages * block_ == tokens);
       NodeId node = matched_.node;
-      if (matched_.into < at(node).blocks) node = split(node, matched_.into);
+      if (matched_.into < at(node).pages) node = split(node, matched_.into);
       matched_tokens_ = -1;
       Used& list = used_[static_cast<std::size_t>(handle)];
       for (; node != root; node = at(node).parent) {
         const CopyId copy = at(node).first;
         list.push_back(copy);
         // It stays in the queue, unseen, and so keeps its place if it is let go.
-        if (copies(copy).users++ == 0) evictable_ -= at(node).blocks;
+        if (copies(copy).users++ == 0) evictable_ -= at(node).pages;
       }
       std::reverse(list.begin(), list.end());
     }
@@ -94,7 +92,7 @@ class BlockCache final : public KvCache {
       Copy& c = copies(id);
       if (--c.users > 0) continue;
       SIM_ASSERT(c.queued);
-      evictable_ += at(c.node).blocks;
+      evictable_ += at(c.node).pages;
     }
     forget(hold);
   }
@@ -115,7 +113,7 @@ class BlockCache final : public KvCache {
     for (std::size_t i = all.size(); i-- > 0;) {
       Copy& c = copies(all[i]);
       if (--c.users > 0) continue;
-      evictable_ += at(c.node).blocks;
+      evictable_ += at(c.node).pages;
       if (c.queued) unlink(all[i]);
       link_before(all[i], nobody);
     }
@@ -124,94 +122,19 @@ class BlockCache final : public KvCache {
   }
 
  private:
-  struct Walk {
-    NodeId node = root;       // the deepest that matches, if only
-    std::int64_t into = 0;    // this far
-    std::int64_t blocks = 0;  // that match, from the beginning
-  };
-
-  Node& at(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
-  const Node& at(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  Node& at(NodeId id) { return tree_[id]; }
   Copy& copies(CopyId id) { return copies_[static_cast<std::size_t>(id)]; }
 
   // ---- what is cached ----
 
-  /// The child of `node` that goes on as `here` does, if any, and how far, at most `most` blocks;
-  /// `here` goes on behind all of it.
-  std::pair<NodeId, std::int64_t> step(NodeId node, RunCursor& here, std::int64_t most) const {
-    const Node& n = at(node);
-    if (n.children == 0) return {nobody, 0};
-    if (n.child != nobody) {
-      if (const std::int64_t same = common_blocks(n.child, here, most); same > 0)
-        return {n.child, same};
-      if (n.children == 1) return {nobody, 0};
-    }
-    return step_in_table(node, here, most);
-  }
-
-  std::pair<NodeId, std::int64_t> step_in_table(NodeId node, RunCursor& here,
-                                                std::int64_t most) const {
-    RunCursor behind = here;
-    std::int64_t same = 0;
-    const NodeId child = table_.find(hash_runs(node, here, block_), [&](NodeId id) {
-      if (at(id).parent != node) return false;
-      same = common_blocks(id, behind, most);
-      return same > 0;
-    });
-    if (child != nobody) here = behind;
-    return {child, same};
-  }
-
-  std::int64_t common_blocks(NodeId id, RunCursor& here, std::int64_t limit) const {
-    return common_pages(at(id).runs, at(id).blocks, here, limit, block_);
-  }
-
-  Walk walk(const Content& content, std::int64_t limit) const {
-    Walk w;
-    RunCursor here(content);
-    while (w.blocks < limit && w.into == at(w.node).blocks) {
-      const auto [child, blocks] = step(w.node, here, limit - w.blocks);
-      if (child == nobody) break;
-      w = {child, blocks, w.blocks + blocks};
-    }
-    return w;
-  }
-
-  /// One more child of `parent`, which begins with `here`.
-  void hang_below(NodeId parent, NodeId id, const RunCursor& here) {
-    Node& p = at(parent);
-    ++p.children;
-    at(id).parent = parent;
-    if (p.child == nobody) {
-      p.child = id;
-      return;
-    }
-    at(id).hash = hash_runs(parent, here, block_);
-    table_.insert(at(id).hash, id);
-  }
-
   /// Returns the new node of the first `blocks` blocks; the old one keeps the rest and its
   /// children. A copy keeps its first part; a new one, its `rest`, gets the other.
   NodeId split(NodeId lower, std::int64_t blocks) {
-    const NodeId upper = make_node();
+    const NodeId upper = tree_.split(lower, blocks);
     Node& u = at(upper);
     Node& l = at(lower);
-    split_runs(l.runs, blocks * block_, u.runs);
     u.start = l.start;
-    u.blocks = blocks;
     l.start += blocks;
-    l.blocks -= blocks;
-    u.parent = l.parent;
-    u.children = 1;
-    if (NodeId& child = at(u.parent).child; child == lower) {
-      child = upper;
-    } else {
-      u.hash = l.hash;
-      table_.erase(l.hash, lower);
-      table_.insert(u.hash, upper);
-    }
-    l.parent = upper;
-    u.child = lower;
     u.first = l.first;
     l.first = nobody;
     CopyId last = nobody;
@@ -236,17 +159,15 @@ class BlockCache final : public KvCache {
     matched_tokens_ = -1;
     NodeId node = copies(id).node;
     const bool alone = copies(at(node).first).next == nobody;
-    if (blocks < at(node).blocks) {
+    if (blocks < at(node).pages) {
       if (alone) {
-        Node& n = at(node);
-        SIM_ASSERT(n.children == 0);
-        n.blocks -= blocks;
-        drop_last(n.runs, blocks * block_);
+        SIM_ASSERT(at(node).children == 0);
+        tree_.shorten_leaf(node, blocks);
         copies(id).rest = nobody;
         return;
       }
       // Another copy still says it all.
-      split(node, at(node).blocks - blocks);
+      split(node, at(node).pages - blocks);
       id = copies(id).rest;
       node = copies(id).node;
     }
@@ -256,15 +177,8 @@ class BlockCache final : public KvCache {
     *link = copies(id).next;
     spare_copies_.push_back(id);
     if (!alone) return;
-    const Node& n = at(node);
-    SIM_ASSERT(n.children == 0);
-    Node& parent = at(n.parent);
-    if (parent.child == node)
-      parent.child = nobody;
-    else
-      table_.erase(n.hash, node);
-    --parent.children;
-    spare_nodes_.push_back(node);
+    SIM_ASSERT(at(node).children == 0);
+    tree_.remove_leaf(node);
   }
 
   // ---- what a request uses ----
@@ -283,14 +197,14 @@ class BlockCache final : public KvCache {
       while (end_of(deepest) < from) deepest = copies(deepest).rest;
     }
     NodeId node = deepest == nobody ? root : copies(deepest).node;
-    SIM_ASSERT(at(node).start + at(node).blocks == from);
+    SIM_ASSERT(at(node).start + at(node).pages == from);
     // Blocks of its own that others have cached: one more copy.
     RunCursor here(content, from * block_);
-    while (from < to && at(node).children > 0) {
-      const auto [child, blocks] = step(node, here, to - from);
+    while (from < to) {
+      const auto [child, blocks] = tree_.step(node, here, to - from);
       if (child == nobody) break;
       node = child;
-      if (blocks < at(child).blocks) {
+      if (blocks < at(child).pages) {
         if (from + blocks < to) here.advance(blocks * block_);
         node = split(child, blocks);
       }
@@ -303,17 +217,13 @@ class BlockCache final : public KvCache {
     if (deepest != nobody && at(node).children == 0 && copies(deepest).users == 1 &&
         at(node).first == deepest && copies(deepest).next == nobody) {
       // All of the node is this request's: it grows.
-      append_runs(at(node).runs, here, (to - from) * block_);
-      at(node).blocks += to - from;
+      tree_.extend_leaf(node, here, to - from);
       return;
     }
-    const NodeId fresh = make_node();
-    Node& n = at(fresh);
-    append_runs(n.runs, here, (to - from) * block_);
-    n.start = from;
-    n.blocks = to - from;
-    hang_below(node, fresh, here);
-    list.push_back(add_copy(fresh));
+    const NodeId leaf = tree_.add_leaf(node, here, to - from);
+    at(leaf).start = from;
+    at(leaf).first = nobody;
+    list.push_back(add_copy(leaf));
   }
 
   /// The last of the node's copies, used once.
@@ -329,7 +239,7 @@ class BlockCache final : public KvCache {
 
   std::int64_t end_of(CopyId id) {
     const Node& n = at(copies(id).node);
-    return n.start + n.blocks;
+    return n.start + n.pages;
   }
 
   /// In order; valid until the next call.
@@ -361,20 +271,6 @@ class BlockCache final : public KvCache {
     used_[static_cast<std::size_t>(hold.handle)].clear();
     spare_used_.push_back(static_cast<std::int32_t>(hold.handle));
     hold = {};
-  }
-
-  NodeId make_node() {
-    if (spare_nodes_.empty()) {
-      nodes_.emplace_back();
-      return static_cast<NodeId>(nodes_.size() - 1);
-    }
-    const NodeId id = spare_nodes_.back();
-    spare_nodes_.pop_back();
-    Node& n = at(id);
-    n.runs.clear();
-    n.child = n.first = nobody;
-    n.children = 0;
-    return id;
   }
 
   CopyId make_copy() {
@@ -410,7 +306,7 @@ class BlockCache final : public KvCache {
         }
         continue;
       }
-      const std::int64_t n = std::min(blocks, at(c.node).blocks);
+      const std::int64_t n = std::min(blocks, at(c.node).pages);
       evictable_ -= n;
       blocks -= n;
       forget_last(id, n);
@@ -447,17 +343,15 @@ class BlockCache final : public KvCache {
   }
 
   PageSize block_;
-  std::vector<Node> nodes_;
+  PrefixTree<Node> tree_;
   std::vector<Copy> copies_;
   std::vector<Used> used_;
-  std::vector<NodeId> spare_nodes_;
   std::vector<CopyId> spare_copies_;
   std::vector<std::int32_t> spare_used_;
   std::vector<CopyId> all_;
-  IdTable table_;
   CopyId head_ = nobody, tail_ = nobody;
   // What the last match() found, until something changes.
-  Walk matched_;
+  PrefixTree<Node>::Walk matched_;
   std::int64_t matched_tokens_ = -1;
 };
 

@@ -1,9 +1,8 @@
 // SGLang's radix cache: a compressed radix tree over whole pages. A node is a run of pages that
-// came together. A walk splits the node in which it ends; an insert adds at most one leaf. Most
-// nodes have one child, which they name; further ones are found by parent and first page in a hash
-// table. Whoever uses a node locks its path to the root; unlocked leaves
-// are evicted whole, the least recently used one first. A request that leaves gives its pages to
-// the tree, a retracted one gives them back.
+// came together. A walk splits the node in which it ends; an insert adds at most one leaf. Whoever
+// uses a node locks its path to the root; unlocked leaves are evicted whole, the least recently
+// used one first. A request that leaves gives its pages to the tree, a retracted one gives them
+// back.
 //
 // Source: sgl-project/sglang @006b0e3d, srt/mem_cache/radix_cache.py and evict_policy.py (as in
 // v0.5.9, 2026-02-23). Time is a counter: the clock there never ties either.
@@ -19,14 +18,12 @@
 #include <vector>
 
 #include "sim/base/assert.hpp"
-#include "sim/engine/id_table.hpp"
 #include "sim/engine/kv_cache.hpp"
-#include "sim/engine/runs.hpp"
+#include "sim/engine/prefix_tree.hpp"
 
 namespace {
 
-using NodeId = std::int32_t;
-constexpr NodeId root = 0, nobody = -1;
+constexpr NodeId root = root_node, nobody = no_node;
 
 enum class Order { least_recent, most_recent, oldest, newest };
 
@@ -37,13 +34,13 @@ constexpr std::pair<const char*, Order> policies[] = {
 // Two cache lines; the first one is all that locks and evictions need.
 struct alignas(64) Node {
   NodeId parent = nobody;
-  NodeId first = nobody;  // the child that is not in the table
+  NodeId child = nobody;
   std::int32_t children = 0, locks = 0;
   NodeId older = nobody, newer = nobody;
   bool listed = false;
   std::int64_t pages = 0;
   std::int64_t accessed = 0;
-  std::uint64_t hash = 0;  // of parent and first page, while it is in the table
+  std::uint64_t hash = 0;
   Runs runs;
 };
 static_assert(sizeof(Node) == 128);
@@ -63,8 +60,8 @@ struct Walk {
 class RadixCache final : public KvCache {
  public:
   RadixCache(std::int64_t pages, PageSize page_size, Order order)
-      : KvCache(pages, page_size), page_(page_size), order_(order), nodes_(1) {
-    nodes_[root].locks = 1;
+      : KvCache(pages, page_size), page_(page_size), order_(order), tree_(page_size) {
+    at(root).locks = 1;
   }
 
   std::int64_t match(const Content& content, std::int64_t limit) override {
@@ -135,70 +132,25 @@ class RadixCache final : public KvCache {
     std::int64_t pages, had;  // down to its end, in the tree before
   };
 
-  Node& at(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
+  Node& at(NodeId id) { return tree_[id]; }
   Age& age(NodeId id) { return ages_[static_cast<std::size_t>(id)]; }
-  const Node& at(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
 
   // ---- the tree ----
 
   /// From the end of a node down to `pages` pages from the beginning.
-  Walk walk(const Content& content, std::int64_t pages, Walk w = {}) {
-    RunCursor here(content, w.pages * page_);
-    std::int64_t left = pages - w.pages;
-    const Node* n = &at(w.node);
-    while (left > 0 && n->children > 0) {
-      NodeId child = n->first;
-      std::int64_t same = child == nobody ? 0 : common(child, here, left);
-      if (same == 0) {
-        if (child != nobody && n->children == 1) break;
-        RunCursor there = here;
-        child = table_.find(hash_runs(w.node, here, page_), [&](NodeId id) {
-          if (at(id).parent != w.node) return false;
-          same = common(id, there, left);
-          return same > 0;
-        });
-        if (child == nobody) break;
-        here = there;
-      }
-      left -= same;
-      w.node = child;
-      n = &at(child);
-      if (same < n->pages) {
-        w.node = split(child, same);
-        w.cut = child;
-        break;
-      }
-    }
-    w.pages = pages - left;
-    return w;
-  }
-
-  std::int64_t common(NodeId id, RunCursor& here, std::int64_t limit) const {
-    return common_pages(at(id).runs, at(id).pages, here, limit, page_);
+  Walk walk(const Content& content, std::int64_t pages, Walk from = {}) {
+    const auto w = tree_.walk(content, pages, {from.node, at(from.node).pages, from.pages});
+    if (w.into == at(w.node).pages) return {w.node, w.pages};
+    return {split(w.node, w.into), w.pages, w.node};
   }
 
   /// Returns the new node of the first `pages` pages; the old one keeps the rest and its children.
   NodeId split(NodeId lower, std::int64_t pages) {
-    const NodeId upper = make();
+    const NodeId upper = tree_.split(lower, pages);
     Node& u = at(upper);
-    Node& l = at(lower);
-    split_runs(l.runs, pages * page_, u.runs);
-    u.pages = pages;
-    l.pages -= pages;
-    u.parent = l.parent;
-    u.locks = l.locks;
-    u.children = 1;
-    u.accessed = l.accessed;
+    u.locks = at(lower).locks;
+    u.accessed = at(lower).accessed;
     created(upper);
-    if (NodeId& first = at(u.parent).first; first == lower) {
-      first = upper;
-    } else {
-      u.hash = l.hash;
-      table_.erase(l.hash, lower);
-      table_.insert(u.hash, upper);
-    }
-    u.first = lower;
-    l.parent = upper;
     if (by_access() && u.locks == 0) link_after(upper, lower);
     return upper;
   }
@@ -213,47 +165,20 @@ class RadixCache final : public KvCache {
     if (at(w.node).children > 0) w = walk(content, pages, w);
     const std::int64_t had = w.pages;
     if (had < pages) {
-      const NodeId leaf = make();
-      Node& n = at(leaf);
-      RunCursor rest(content, had * page_);
-      append_runs(n.runs, rest, (pages - had) * page_);
-      n.pages = pages - had;
-      n.parent = w.node;
-      Node& parent = at(w.node);
       if (!by_access()) leave(w.node);
-      ++parent.children;
-      if (parent.first == nobody) {
-        parent.first = leaf;
-      } else {
-        n.hash = hash_runs(w.node, rest, page_);
-        table_.insert(n.hash, leaf);
-      }
-      evictable_ += n.pages;
-      created(leaf);
-      w.node = leaf;
+      w.node = tree_.add_leaf(w.node, RunCursor(content, had * page_), pages - had);
+      at(w.node).locks = 0;
+      evictable_ += pages - had;
+      created(w.node);
     }
     if (w.cut != nobody) touch(w.cut);
     return {w.node, pages, had};
   }
 
-  NodeId make() {
-    if (spare_.empty()) {
-      nodes_.emplace_back();
-      return static_cast<NodeId>(nodes_.size() - 1);
-    }
-    const NodeId id = spare_.back();
-    spare_.pop_back();
-    Node& n = at(id);
-    n.runs.clear();
-    n.first = nobody;
-    n.children = n.locks = 0;
-    return id;
-  }
-
   void created(NodeId id) {
     ++clock_;
     if (by_access()) return;
-    if (ages_.size() < nodes_.size()) ages_.resize(nodes_.size());
+    if (ages_.size() < tree_.size()) ages_.resize(tree_.size());
     age(id).created = clock_;
   }
 
@@ -269,16 +194,11 @@ class RadixCache final : public KvCache {
     SIM_ASSERT(victim != nobody && at(victim).children == 0 && at(victim).locks == 0);
     matched_tokens_ = -1;
     leave(victim);
-    const Node& n = at(victim);
-    unused_ += n.pages;
-    evictable_ -= n.pages;
-    spare_.push_back(victim);
-    Node& parent = at(n.parent);
-    if (parent.first == victim)
-      parent.first = nobody;
-    else
-      table_.erase(n.hash, victim);
-    if (--parent.children == 0 && parent.locks == 0 && !by_access()) enter(n.parent);
+    const NodeId parent = at(victim).parent;
+    unused_ += at(victim).pages;
+    evictable_ -= at(victim).pages;
+    tree_.remove_leaf(victim);
+    if (!by_access() && at(parent).children == 0 && at(parent).locks == 0) enter(parent);
   }
 
   // ---- locks ----
@@ -412,10 +332,8 @@ class RadixCache final : public KvCache {
   PageSize page_;
   Order order_;
   std::int64_t clock_ = 0;
-  std::vector<Node> nodes_;
+  PrefixTree<Node> tree_;
   std::vector<Age> ages_;  // of nodes; none by access
-  std::vector<NodeId> spare_;
-  IdTable table_;
   NodeId oldest_ = nobody, newest_ = nobody;
   std::set<std::pair<std::int64_t, NodeId>> leaves_;
   Walk unfiled_;  // the last match(), while its nodes are not touched yet

@@ -89,18 +89,24 @@ inline std::int64_t skip_common(const Runs& a, RunCursor& b, std::int64_t limit)
   return same;
 }
 
-/// Whole pages of `runs`, which are `pages` of them, that come here too, at most `limit`; `here`
+/// Whole pages of `runs`, which do not all come here, that come here too, at most `most`; `here`
 /// goes on behind them if these are all that may.
-inline std::int64_t common_pages(const Runs& runs, std::int64_t pages, RunCursor& here,
-                                 std::int64_t limit, PageSize page) {
-  if (pages <= limit && here.skip(runs)) return pages;
+inline std::int64_t first_common_pages(const Runs& runs, RunCursor& here, std::int64_t most,
+                                       PageSize page) {
   if (!here.begins(runs.front())) return 0;
-  const std::int64_t most = std::min(pages, limit);
   RunCursor behind = here;
   const std::int64_t same = skip_common(runs, behind, most * page);
   if (same < most * page) return same / page;
   here = behind;
   return most;
+}
+
+/// Whole pages of `runs`, which are `pages` of them, that come here too, at most `limit`; `here`
+/// goes on behind them if these are all that may. Mostly all of them come.
+inline std::int64_t common_pages(const Runs& runs, std::int64_t pages, RunCursor& here,
+                                 std::int64_t limit, PageSize page) {
+  if (pages <= limit && here.skip(runs)) return pages;
+  return first_common_pages(runs, here, std::min(pages, limit), page);
 }
 
 /// Appends the next `tokens` tokens (or all there are); runs that go on are joined.
